@@ -1,4 +1,4 @@
-//! What the kernel has counted of this process: processor time, memory, threads. From `/proc/self/stat`
+//! What the kernel has counted of a process: processor time, memory, threads. From `/proc/PID/stat`
 //! (proc_pid_stat(5)), which is read anew for each question.
 
 use std::time::Duration;
@@ -19,7 +19,17 @@ pub struct ProcessUsage {
 /// Asks the kernel; `None` where `/proc` cannot be read. One short file without a disk behind it.
 #[must_use]
 pub fn process() -> Option<ProcessUsage> {
-    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
+    of_process("self")
+}
+
+/// Asks the kernel about another process; `None` where there is none of that number any more.
+#[must_use]
+pub fn of(pid: u32) -> Option<ProcessUsage> {
+    of_process(&pid.to_string())
+}
+
+fn of_process(name: &str) -> Option<ProcessUsage> {
+    let text = std::fs::read_to_string(format!("/proc/{name}/stat")).ok()?;
     let ticks = rustix::param::clock_ticks_per_second();
     parse(&text, ticks, rustix::param::page_size() as u64)
 }
@@ -71,5 +81,7 @@ mod tests {
     fn this_process_has_memory_and_threads() {
         let usage = process().unwrap();
         assert!(usage.resident_bytes > 0 && usage.threads > 0, "{usage:?}");
+        assert!(of(std::process::id()).is_some_and(|same| same.threads > 0));
+        assert_eq!(of(u32::MAX), None);
     }
 }

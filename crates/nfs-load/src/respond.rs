@@ -232,6 +232,8 @@ impl Caller {
             Procedure::Write => self.write(out)?,
             Procedure::Commit => words(out, &[0, 0, 0, 0, 0]),
             Procedure::Setattr | Procedure::Remove | Procedure::Rmdir => words(out, &[0, 0, 0]),
+            // Both directories as they are after it, without attributes.
+            Procedure::Rename => words(out, &[0, 0, 0, 0, 0]),
             Procedure::Readdir | Procedure::Readdirplus => words(out, &[0, 0, 0, 0, 0, 1]),
             _ => return Ok(refuse(out, PROC_UNAVAIL)),
         }

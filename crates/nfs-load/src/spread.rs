@@ -38,6 +38,16 @@ impl Spread {
 }
 
 impl Spread {
+    /// This spread in another unit, of which there are `factor` to one.
+    #[must_use]
+    pub fn times(self, factor: f64) -> Self {
+        Self {
+            median: self.median * factor,
+            min: self.min * factor,
+            max: self.max * factor,
+        }
+    }
+
     /// The spread of `values` with `digits` digits behind the point, for a table; `-` if there are none.
     pub fn cell(values: impl IntoIterator<Item = f64>, digits: usize) -> String {
         Self::of(values).map_or("-".to_owned(), |spread| format!("{spread:.digits$}"))

@@ -17,7 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("nfs-server", &["nfs-io", "nfs-state", "nfs-wire"]),
     ("nfs-client", &["nfs-io", "nfs-wire"]),
     ("nfs-fuse", &["nfs-client"]),
-    ("nfs-load", &["nfs-wire"]),
+    ("nfs-load", &["nfs-client", "nfs-io", "nfs-wire"]),
     (
         "nfs-bench",
         &["nfs-client", "nfs-io", "nfs-lab", "nfs-load", "nfs-wire"],

@@ -1,0 +1,262 @@
+//! Where a run took place: what a figure depends on besides what is measured.
+
+use std::fs;
+use std::path::Path;
+
+use nfs_io::mounts;
+use serde::{Deserialize, Serialize};
+
+/// The machine of a run. What cannot be found out is `None`, or empty.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    /// Name and release of the kernel.
+    pub kernel: String,
+    /// Model of the processor.
+    pub processor: String,
+    /// Cores that this process may use.
+    pub cores: usize,
+    /// Memory of the machine in bytes.
+    pub memory_bytes: Option<u64>,
+    /// The least that a memory cgroup around this process allows, in bytes.
+    pub memory_limit_bytes: Option<u64>,
+    /// Where the files are, if that is on this host.
+    pub file_system: Option<FileSystem>,
+    /// Share of the cores (0 to 1) that was in use before the run began: other work on the machine.
+    pub busy_before: Option<f64>,
+}
+
+/// A mounted file system.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FileSystem {
+    /// Its type, such as `ext4`.
+    pub kind: String,
+    /// What is mounted, mostly a device.
+    pub source: String,
+    /// Its mount options.
+    pub options: String,
+}
+
+impl Environment {
+    /// Looks around; `directory` is where files of this host will be.
+    #[must_use]
+    pub fn look(directory: Option<&Path>) -> Self {
+        let name = rustix::system::uname();
+        let (system, release) = (name.sysname(), name.release());
+        let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        Self {
+            kernel: format!("{} {}", system.to_string_lossy(), release.to_string_lossy()),
+            processor: processor(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
+            cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            memory_bytes: kib_field(&meminfo, "MemTotal:"),
+            memory_limit_bytes: memory_limit(),
+            file_system: directory.and_then(file_system),
+            busy_before: busy(),
+        }
+    }
+
+    /// Why figures of one environment say nothing about those of the other; empty if they do.
+    #[must_use]
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut differ = |what: &str, old: &str, new: &str| {
+            if old != new {
+                found.push(format!("{what}: {old} and {new}"));
+            }
+        };
+        let bytes = |bytes: Option<u64>| bytes.map_or("unknown".to_owned(), |b| b.to_string());
+        let on = |place: &Option<FileSystem>| {
+            let shown = |fs: &FileSystem| format!("{} ({})", fs.kind, fs.options);
+            place.as_ref().map_or("unknown".to_owned(), shown)
+        };
+        differ("kernel", &self.kernel, &other.kernel);
+        differ("processor", &self.processor, &other.processor);
+        let cores = (self.cores.to_string(), other.cores.to_string());
+        differ("cores", &cores.0, &cores.1);
+        let memory = (bytes(self.memory_bytes), bytes(other.memory_bytes));
+        differ("memory", &memory.0, &memory.1);
+        let limits = (
+            bytes(self.memory_limit_bytes),
+            bytes(other.memory_limit_bytes),
+        );
+        differ("memory limit", &limits.0, &limits.1);
+        differ(
+            "file system",
+            &on(&self.file_system),
+            &on(&other.file_system),
+        );
+        found
+    }
+
+    /// The environment as rows of a table.
+    #[must_use]
+    pub fn rows(&self) -> Vec<[String; 2]> {
+        let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
+        let row = |name: &str, text: String| [name.to_owned(), text];
+        let mut rows = vec![
+            row("Kernel", self.kernel.clone()),
+            row(
+                "Processor",
+                format!("{}, {} cores", self.processor, self.cores),
+            ),
+        ];
+        rows.extend(self.memory_bytes.map(|bytes| row("Memory", mib(bytes))));
+        let limit = self.memory_limit_bytes.map_or("none".to_owned(), mib);
+        rows.push(row("Memory limit", limit));
+        rows.extend(self.file_system.as_ref().map(|fs| {
+            row(
+                "File system",
+                format!("{} on {}, {}", fs.kind, fs.source, fs.options),
+            )
+        }));
+        rows.extend(self.busy_before.map(|share| {
+            row(
+                "In use before the run",
+                format!("{:.0} % of the cores", share * 100.0),
+            )
+        }));
+        rows
+    }
+}
+
+/// The model of the first processor; on some machines there is only an implementer and a part number.
+fn processor(cpuinfo: &str) -> String {
+    let field = |name: &str| {
+        cpuinfo.lines().find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            (key.trim() == name).then(|| value.trim().to_owned())
+        })
+    };
+    let part = || {
+        Some(format!(
+            "{} part {}",
+            field("CPU implementer")?,
+            field("CPU part")?
+        ))
+    };
+    field("model name")
+        .or_else(part)
+        .unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+}
+
+fn kib_field(meminfo: &str, name: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// The least limit of the memory cgroups that this process is in, of either version of the interface.
+fn memory_limit() -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let limits = groups.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next()?, parts.next()?);
+        let (root, file) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max"),
+            _ if controllers.split(',').any(|one| one == "memory") => {
+                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            }
+            _ => return None,
+        };
+        least_limit(Path::new(root), path, file)
+    });
+    limits.min()
+}
+
+fn least_limit(root: &Path, path: &str, file: &str) -> Option<u64> {
+    let group = root.join(path.trim_start_matches('/'));
+    let groups = group
+        .ancestors()
+        .take_while(|group| group.starts_with(root));
+    let limits = groups.filter_map(|group| {
+        let text = fs::read_to_string(group.join(file)).ok()?;
+        text.trim().parse::<u64>().ok()
+    });
+    // Version 1 writes "no limit" as the largest number of whole pages.
+    limits.min().filter(|bytes| *bytes < 1 << 60)
+}
+
+fn file_system(directory: &Path) -> Option<FileSystem> {
+    let directory = fs::canonicalize(directory).ok()?;
+    let all = mounts::mounts().ok()?;
+    // Of two mounts on one place the later one is seen.
+    let mount = all
+        .into_iter()
+        .filter(|mount| directory.starts_with(&mount.mount_point))
+        .max_by_key(|mount| mount.mount_point.components().count())?;
+    Some(FileSystem {
+        kind: mount.fs_type,
+        source: mount.source,
+        options: format!("{},{}", mount.options, mount.super_options),
+    })
+}
+
+/// What share of the cores is in use while this process does nothing, over a fifth of a second.
+fn busy() -> Option<f64> {
+    let before = ticks(&fs::read_to_string("/proc/stat").ok()?)?;
+    // SLEEP: what is measured is what goes on meanwhile.
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let after = ticks(&fs::read_to_string("/proc/stat").ok()?)?;
+    let all = after.1.checked_sub(before.1).filter(|all| *all > 0)?;
+    Some(after.0.saturating_sub(before.0) as f64 / all as f64)
+}
+
+/// Ticks of all cores: those that were in use, and all of them.
+fn ticks(stat: &str) -> Option<(u64, u64)> {
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let fields: Vec<u64> = line
+        .split_whitespace()
+        .map_while(|field| field.parse().ok())
+        .collect();
+    // user, nice, system, idle, iowait, irq, softirq, steal; guests are in user already.
+    let of = |numbers: &[usize]| -> Option<u64> {
+        numbers
+            .iter()
+            .map(|&number| fields.get(number).copied())
+            .sum()
+    };
+    Some((of(&[0, 1, 2, 5, 6])?, of(&[0, 1, 2, 3, 4, 5, 6, 7])?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_a_kernel_and_a_file_system() {
+        let found = Environment::look(Some(Path::new("/proc")));
+        assert!(found.kernel.starts_with("Linux "), "{}", found.kernel);
+        assert_eq!(found.file_system.as_ref().unwrap().kind, "proc");
+        assert!(found.memory_bytes.is_some() && found.cores > 0);
+        assert_eq!(found.differences(&found), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_difference_is_told() {
+        let one = Environment::look(None);
+        let mut other = one.clone();
+        other.kernel = "Linux 99".to_owned();
+        other.memory_limit_bytes = Some(7);
+        other.busy_before = Some(0.5);
+        let found = one.differences(&other).join("; ");
+        assert!(
+            found.contains("Linux 99") && found.contains("memory limit: "),
+            "{found}"
+        );
+        assert!(!found.contains("0.5"), "{found}");
+    }
+
+    #[test]
+    fn a_processor_without_a_name_has_its_numbers() {
+        let arm = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n";
+        assert_eq!(processor(arm), "0x41 part 0xd0c");
+        assert_eq!(processor("model name\t: A B\n"), "A B");
+        assert_eq!(processor(""), std::env::consts::ARCH);
+    }
+
+    #[test]
+    fn busy_is_what_is_neither_idle_nor_waiting() {
+        let stat = "cpu  1 2 4 1000 2000 8 16 4000 0 0\ncpu0 1 1\n";
+        assert_eq!(ticks(stat), Some((31, 7031)));
+        assert_eq!(ticks("cpu 1 2"), None);
+    }
+}

@@ -1,0 +1,128 @@
+//! Why a load, a server of it or a report failed, with the likely cause.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use nfs_client::nfs_wire::nfs3::Nfsstat3;
+use nfs_client::{ClientError, RpcError};
+
+/// Why a measurement, or what it needs, failed.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// An operation of the client failed.
+    #[error("{doing}: {error}")]
+    Client {
+        /// What was being done.
+        doing: String,
+        /// The client's own words.
+        error: ClientError,
+    },
+    /// A call had no results.
+    #[error("{doing}: {error}")]
+    Rpc {
+        /// The procedure.
+        doing: &'static str,
+        /// The connection's own words.
+        error: RpcError,
+    },
+    /// A call was answered with an error.
+    #[error("{doing}: the server answered {status:?}")]
+    Status {
+        /// The procedure.
+        doing: &'static str,
+        /// The status of the answer.
+        status: Nfsstat3,
+    },
+    /// A file or directory of this host failed.
+    #[error("{path}: {error}", path = path.display())]
+    Local {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// Fewer bytes were moved than asked for, and it was not the end of the file.
+    #[error("{doing} at {offset}: {moved} bytes instead of {asked}")]
+    Short {
+        /// READ or WRITE.
+        doing: &'static str,
+        /// Where in the file.
+        offset: u64,
+        /// How many bytes were asked for.
+        asked: usize,
+        /// How many bytes were moved.
+        moved: usize,
+    },
+    /// What was read is not what was written.
+    #[error("READ at {offset}: the bytes are not those that were written there")]
+    WrongBytes {
+        /// Where in the file.
+        offset: u64,
+    },
+    /// The server began anew while data was not yet on stable storage.
+    #[error("the write verifier changed: the server restarted, and what was written may be lost")]
+    VerifierChanged,
+    /// A directory has other names than were made.
+    #[error("a directory of {expected} names was listed with {listed}")]
+    Listing {
+        /// How many were made.
+        expected: u64,
+        /// How many the server told.
+        listed: u64,
+    },
+    /// A program that was to serve did not come up.
+    #[error("{server} does not start: {why}")]
+    Start {
+        /// Its name.
+        server: String,
+        /// Its last words, or what is missing.
+        why: String,
+    },
+    /// A setting is out of its range, or does not fit another one.
+    #[error("{0}")]
+    Setting(String),
+    /// Not enough room for the files of the measurement.
+    #[error("{path} has room for {free} bytes, and the files of this measurement take {needed}: give --size or --directory", path = path.display())]
+    NoRoom {
+        /// The directory.
+        path: PathBuf,
+        /// Bytes that are free.
+        free: u64,
+        /// Bytes that are needed.
+        needed: u64,
+    },
+    /// The run was told to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// The event loop, a thread or a timer could not be had.
+    #[error("cannot {doing}: {error}")]
+    System {
+        /// What could not be done.
+        doing: &'static str,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+impl LoadError {
+    /// Makes an error of this host's file system one about `path`.
+    pub fn local(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::Local {
+            path: path.to_owned(),
+            error,
+        }
+    }
+
+    /// Makes an error of the client one about what was being `doing`.
+    pub fn client(doing: impl Into<String>) -> impl FnOnce(ClientError) -> Self {
+        move |error| Self::Client {
+            doing: doing.into(),
+            error,
+        }
+    }
+
+    /// Makes an error of the system one about what could not be done.
+    pub fn system(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::System { doing, error }
+    }
+}

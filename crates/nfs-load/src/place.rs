@@ -1,0 +1,656 @@
+//! What a load is put on: a directory of an NFS server, or one of this host.
+//!
+//! Both are asked in the same words. What the local file system is asked blocks the thread, which is therefore one of
+//! the load's alone; calls to a server wait for each other on one thread for each connection.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use nfs_client::nfs_wire::nfs3::{CreateHow, FileHandle, Sattr3, StableHow};
+use nfs_client::nfs3::Outcome;
+use nfs_client::trees::{RemoveTree, Step};
+use nfs_client::{Budget, BufferPool, Client, MountOptions, NfsUrl};
+use rustix::fs::OFlags;
+
+use crate::error::LoadError;
+use crate::limits::{PIECE_BYTES_MAX, READ_MEMORY_BYTES};
+use crate::noise::Noise;
+
+/// Direct I/O of this host begins at a multiple of this in memory.
+const ALIGNMENT: usize = 4096;
+
+/// A directory that a load works in.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a run has a few of them")]
+pub enum Place {
+    /// On a server.
+    Nfs {
+        /// The directory.
+        url: NfsUrl,
+        /// How it is mounted.
+        options: MountOptions,
+    },
+    /// On this host.
+    Local {
+        /// The directory.
+        directory: PathBuf,
+        /// Whether reads and writes go past the page cache (`O_DIRECT`).
+        direct: bool,
+    },
+}
+
+impl Place {
+    /// The directory `name` in this one.
+    #[must_use]
+    pub fn below(&self, name: &str) -> Self {
+        match self {
+            Self::Nfs { url, options } => {
+                let mut path = url.path.clone();
+                if path.last() != Some(&b'/') {
+                    path.push(b'/');
+                }
+                path.extend_from_slice(name.as_bytes());
+                Self::Nfs {
+                    url: url.with_path(path),
+                    options: options.clone(),
+                }
+            }
+            Self::Local { directory, direct } => Self::Local {
+                directory: directory.join(name),
+                direct: *direct,
+            },
+        }
+    }
+}
+
+/// A place that was gone to: a connection of its own, or nothing but a path.
+#[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each connection"
+)]
+pub enum Session {
+    /// A mounted server.
+    Nfs(Remote),
+    /// This host.
+    Local {
+        /// The directory that names are in.
+        directory: PathBuf,
+        /// As [`Place::Local`] has it.
+        direct: bool,
+    },
+}
+
+/// A connection to a server, and the directory that names are in.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    client: Client,
+    directory: FileHandle,
+    pool: BufferPool,
+    read_bytes: usize,
+    write_bytes: usize,
+}
+
+/// A file that is read or written.
+#[derive(Clone, Debug)]
+pub enum Open {
+    /// On a server.
+    Nfs(FileHandle),
+    /// On this host.
+    Local(Arc<(File, PathBuf)>),
+}
+
+/// How soon a WRITE has to be on stable storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stable {
+    /// With the COMMIT at the end.
+    AtTheEnd,
+    /// Before it is answered.
+    AtOnce,
+}
+
+/// What a server says to tell its lives apart; this host says nothing.
+pub type Verifier = Option<[u8; 8]>;
+
+impl Session {
+    /// Goes to the place, which has to be there.
+    ///
+    /// # Errors
+    /// It cannot be mounted, or there is no such directory.
+    pub async fn open(place: &Place) -> Result<Self, LoadError> {
+        let (url, options) = match place {
+            Place::Local { directory, direct } => {
+                return Ok(Self::Local {
+                    directory: directory.clone(),
+                    direct: *direct,
+                });
+            }
+            Place::Nfs { url, options } => (url, options),
+        };
+        let told = || LoadError::client(shown(url));
+        let (client, path) = Client::mount_with(url, options).await.map_err(told())?;
+        let node = client.resolve(&path).await.map_err(told())?;
+        let sizes = client.transfer_sizes();
+        Ok(Self::Nfs(Remote {
+            directory: node.handle,
+            pool: BufferPool::keeping(Budget::new(READ_MEMORY_BYTES), READ_MEMORY_BYTES),
+            read_bytes: piece(sizes.read),
+            write_bytes: piece(sizes.write),
+            client,
+        }))
+    }
+
+    /// Makes the directory `name`, which must not be there.
+    ///
+    /// # Errors
+    /// It is there, or the directory may not be written.
+    pub async fn make_directory(&self, name: &str) -> Result<(), LoadError> {
+        match self {
+            Self::Nfs(remote) => {
+                let attributes = mode(0o755);
+                let dir = &remote.directory;
+                let made = remote.client.mkdir_in(dir, name.as_bytes(), &attributes);
+                made.await.map(drop).map_err(LoadError::client("MKDIR"))
+            }
+            Self::Local { directory, .. } => {
+                let path = directory.join(name);
+                std::fs::create_dir(&path).map_err(LoadError::local(&path))
+            }
+        }
+    }
+
+    /// This session, with the names in the directory `name` of the one before.
+    ///
+    /// # Errors
+    /// There is no such directory.
+    pub async fn below(&self, name: &str) -> Result<Self, LoadError> {
+        match self {
+            Self::Nfs(remote) => {
+                let found = remote.client.lookup(&remote.directory, name.as_bytes());
+                let node = found.await.map_err(LoadError::client("LOOKUP"))?;
+                Ok(Self::Nfs(Remote {
+                    directory: node.handle,
+                    ..remote.clone()
+                }))
+            }
+            Self::Local { directory, direct } => Ok(Self::Local {
+                directory: directory.join(name),
+                direct: *direct,
+            }),
+        }
+    }
+
+    /// Removes the directory `name` with all that is in it.
+    ///
+    /// # Errors
+    /// Something stays.
+    pub async fn remove_tree(&self, name: &str) -> Result<(), LoadError> {
+        match self {
+            Self::Nfs(remote) => {
+                let found = remote.client.lookup(&remote.directory, name.as_bytes());
+                let node = found.await.map_err(LoadError::client("LOOKUP"))?;
+                let (client, parent) = (&remote.client, remote.directory);
+                let mut removal = RemoveTree::new(client, node, parent, name.as_bytes());
+                while let Some(step) = removal.next().await {
+                    if let Step::Failed { error, .. } = step {
+                        return Err(LoadError::client("removing what was made")(error));
+                    }
+                }
+                Ok(())
+            }
+            Self::Local { directory, .. } => {
+                let path = directory.join(name);
+                std::fs::remove_dir_all(&path).map_err(LoadError::local(&path))
+            }
+        }
+    }
+
+    /// Makes the empty file `name`, which must not be there, and opens it.
+    ///
+    /// # Errors
+    /// It is there, or the directory may not be written.
+    pub async fn create(&self, name: &str) -> Result<Open, LoadError> {
+        match self {
+            Self::Nfs(remote) => {
+                let how = CreateHow::Guarded(mode(0o644));
+                let dir = &remote.directory;
+                let made = remote.client.create_in(dir, name.as_bytes(), &how).await;
+                Ok(Open::Nfs(made.map_err(LoadError::client("CREATE"))?.handle))
+            }
+            Self::Local { directory, direct } => {
+                open_local(&directory.join(name), *direct, |options| {
+                    options.create_new(true);
+                })
+            }
+        }
+    }
+
+    /// Opens the file `name`, for reading and writing.
+    ///
+    /// # Errors
+    /// There is no such file.
+    pub async fn find(&self, name: &str) -> Result<Open, LoadError> {
+        match self {
+            Self::Nfs(remote) => {
+                let found = remote.client.lookup(&remote.directory, name.as_bytes());
+                let node = found.await.map_err(LoadError::client("LOOKUP"))?;
+                Ok(Open::Nfs(node.handle))
+            }
+            Self::Local { directory, direct } => open_local(&directory.join(name), *direct, |_| {}),
+        }
+    }
+
+    /// Reads `len` bytes, all of which have to be there. `noise` is what they have to begin with, if that is known.
+    ///
+    /// # Errors
+    /// Fewer bytes come, or others.
+    pub async fn read(
+        &self,
+        file: &Open,
+        offset: u64,
+        len: usize,
+        noise: Option<&Noise>,
+    ) -> Result<(), LoadError> {
+        match (self, file) {
+            (Self::Nfs(remote), Open::Nfs(handle)) => remote.read(handle, offset, len, noise).await,
+            (_, Open::Local(opened)) => read_local(opened, offset, len, noise),
+            (Self::Local { .. }, Open::Nfs(_)) => Err(wrong_kind()),
+        }
+    }
+
+    /// Writes the bytes that `noise` has at `offset`.
+    ///
+    /// # Errors
+    /// Not all of them are taken.
+    pub async fn write(
+        &self,
+        file: &Open,
+        offset: u64,
+        len: usize,
+        stable: Stable,
+        noise: &Noise,
+    ) -> Result<Verifier, LoadError> {
+        match (self, file) {
+            (Self::Nfs(remote), Open::Nfs(handle)) => {
+                remote.write(handle, offset, len, stable, noise).await
+            }
+            (_, Open::Local(opened)) => {
+                let (file, path) = &**opened;
+                let data = noise.at(offset, len);
+                let written = file.write_all_at(&data, offset);
+                written.map_err(LoadError::local(path))?;
+                if stable == Stable::AtOnce {
+                    file.sync_data().map_err(LoadError::local(path))?;
+                }
+                Ok(None)
+            }
+            (Self::Local { .. }, Open::Nfs(_)) => Err(wrong_kind()),
+        }
+    }
+
+    /// Puts what was written on stable storage.
+    ///
+    /// # Errors
+    /// It did not get there.
+    pub async fn commit(&self, file: &Open) -> Result<Verifier, LoadError> {
+        match (self, file) {
+            (Self::Nfs(remote), Open::Nfs(handle)) => {
+                let answer = remote.client.nfs().commit(handle, 0, 0).await;
+                Ok(Some(done("COMMIT", answer)?.verf))
+            }
+            (_, Open::Local(opened)) => {
+                let (file, path) = &**opened;
+                file.sync_all().map_err(LoadError::local(path))?;
+                Ok(None)
+            }
+            (Self::Local { .. }, Open::Nfs(_)) => Err(wrong_kind()),
+        }
+    }
+
+    /// The attributes of what has the name: LOOKUP, or stat(2).
+    ///
+    /// # Errors
+    /// There is no such name.
+    pub async fn stat(&self, name: &str) -> Result<(), LoadError> {
+        match self {
+            Self::Nfs(remote) => {
+                let (nfs, dir) = (remote.client.nfs(), &remote.directory);
+                done("LOOKUP", nfs.lookup(dir, name.as_bytes()).await).map(drop)
+            }
+            Self::Local { directory, .. } => {
+                let path = directory.join(name);
+                let found = std::fs::symlink_metadata(&path);
+                found.map(drop).map_err(LoadError::local(&path))
+            }
+        }
+    }
+
+    /// The attributes of an open file: GETATTR, or fstat(2).
+    ///
+    /// # Errors
+    /// The file is gone.
+    pub async fn attributes(&self, file: &Open) -> Result<(), LoadError> {
+        match (self, file) {
+            (Self::Nfs(remote), Open::Nfs(handle)) => {
+                let answer = remote.client.nfs().getattr(handle).await;
+                done("GETATTR", answer).map(drop)
+            }
+            (_, Open::Local(opened)) => {
+                let found = opened.0.metadata();
+                found.map(drop).map_err(LoadError::local(&opened.1))
+            }
+            (Self::Local { .. }, Open::Nfs(_)) => Err(wrong_kind()),
+        }
+    }
+
+    /// Gives what has the name another one.
+    ///
+    /// # Errors
+    /// There is no such name.
+    pub async fn rename(&self, from: &str, to: &str) -> Result<(), LoadError> {
+        match self {
+            Self::Nfs(remote) => {
+                let (dir, from, to) = (&remote.directory, from.as_bytes(), to.as_bytes());
+                match remote.client.nfs().v3() {
+                    Some(nfs) => done("RENAME", nfs.rename(dir, from, dir, to).await).map(drop),
+                    None => {
+                        let renamed = remote.client.rename_in(dir, from, dir, to).await;
+                        renamed.map_err(LoadError::client("RENAME"))
+                    }
+                }
+            }
+            Self::Local { directory, .. } => {
+                let path = directory.join(from);
+                std::fs::rename(&path, directory.join(to)).map_err(LoadError::local(&path))
+            }
+        }
+    }
+
+    /// Removes the file with the name.
+    ///
+    /// # Errors
+    /// There is no such file.
+    pub async fn remove(&self, name: &str) -> Result<(), LoadError> {
+        match self {
+            Self::Nfs(remote) => {
+                let (client, dir) = (&remote.client, &remote.directory);
+                let removed = client.remove_in(dir, name.as_bytes()).await;
+                removed.map_err(LoadError::client("REMOVE"))
+            }
+            Self::Local { directory, .. } => {
+                let path = directory.join(name);
+                std::fs::remove_file(&path).map_err(LoadError::local(&path))
+            }
+        }
+    }
+
+    /// How many names the directory has, each listed with its attributes.
+    ///
+    /// # Errors
+    /// It cannot be listed.
+    pub async fn list(&self) -> Result<u64, LoadError> {
+        match self {
+            Self::Nfs(remote) => {
+                let mut pages = remote.client.list(&remote.directory, true);
+                let mut count = 0;
+                let failed = || LoadError::client("READDIRPLUS");
+                while let Some(page) = pages.next().await.map_err(failed())? {
+                    count += page.iter().filter(|entry| !entry.is_dot()).count() as u64;
+                }
+                Ok(count)
+            }
+            Self::Local { directory, .. } => {
+                let each = || -> io::Result<u64> {
+                    let entries = std::fs::read_dir(directory)?;
+                    entries.map(|entry| entry?.metadata().map(|_| 1)).sum()
+                };
+                each().map_err(LoadError::local(directory))
+            }
+        }
+    }
+
+    /// Ends the session.
+    pub async fn end(self) {
+        if let Self::Nfs(remote) = self {
+            // Whether the server takes our leave does not matter to what was measured.
+            let _told = remote.client.unmount().await;
+        }
+    }
+}
+
+impl Remote {
+    async fn read(
+        &self,
+        file: &FileHandle,
+        offset: u64,
+        len: usize,
+        noise: Option<&Noise>,
+    ) -> Result<(), LoadError> {
+        let pieces = pieces(offset, len, self.read_bytes);
+        if let [(offset, len)] = pieces[..] {
+            return self.read_piece(file, offset, len, noise).await;
+        }
+        let mut calls = tokio::task::JoinSet::new();
+        for (offset, len) in pieces {
+            let (remote, file, noise) = (self.clone(), *file, noise.cloned());
+            calls.spawn_local(async move {
+                remote.read_piece(&file, offset, len, noise.as_ref()).await
+            });
+        }
+        while let Some(ended) = calls.join_next().await {
+            ended.map_err(|_| wrong_kind())??;
+        }
+        Ok(())
+    }
+
+    async fn read_piece(
+        &self,
+        file: &FileHandle,
+        offset: u64,
+        len: usize,
+        noise: Option<&Noise>,
+    ) -> Result<(), LoadError> {
+        let Some(memory) = self.pool.take(len).await else {
+            let asked = "READs of this length do not fit into the memory for them";
+            return Err(LoadError::Setting(asked.to_owned()));
+        };
+        let answer = self.client.nfs().read_into(file, offset, memory).await;
+        let data = done("READ", answer)?.data;
+        check_read(&data, offset, len, noise)
+    }
+
+    async fn write(
+        &self,
+        file: &FileHandle,
+        offset: u64,
+        len: usize,
+        stable: Stable,
+        noise: &Noise,
+    ) -> Result<Verifier, LoadError> {
+        let pieces = pieces(offset, len, self.write_bytes);
+        if let [(offset, len)] = pieces[..] {
+            let data = noise.at(offset, len);
+            return self.write_piece(file, offset, stable, data).await.map(Some);
+        }
+        let mut calls = tokio::task::JoinSet::new();
+        for (offset, len) in pieces {
+            let (remote, file, data) = (self.clone(), *file, noise.at(offset, len));
+            calls.spawn_local(async move { remote.write_piece(&file, offset, stable, data).await });
+        }
+        let mut verifier = None;
+        while let Some(ended) = calls.join_next().await {
+            verifier = same(verifier, Some(ended.map_err(|_| wrong_kind())??))?;
+        }
+        Ok(verifier)
+    }
+
+    async fn write_piece(
+        &self,
+        file: &FileHandle,
+        offset: u64,
+        stable: Stable,
+        data: Bytes,
+    ) -> Result<[u8; 8], LoadError> {
+        let asked = data.len();
+        let how = match stable {
+            Stable::AtTheEnd => StableHow::Unstable,
+            Stable::AtOnce => StableHow::FileSync,
+        };
+        let answer = self.client.nfs().write(file, offset, how, data).await;
+        let written = done("WRITE", answer)?;
+        let moved = usize::try_from(written.count).unwrap_or(usize::MAX);
+        match moved == asked {
+            true => Ok(written.verf),
+            false => Err(LoadError::Short {
+                doing: "WRITE",
+                offset,
+                asked,
+                moved,
+            }),
+        }
+    }
+}
+
+/// The verifier of two answers; they have to agree.
+///
+/// # Errors
+/// They do not, so the server restarted between them.
+pub fn same(one: Verifier, other: Verifier) -> Result<Verifier, LoadError> {
+    match (one, other) {
+        (Some(one), Some(other)) if one != other => Err(LoadError::VerifierChanged),
+        (one, other) => Ok(other.or(one)),
+    }
+}
+
+/// The address of a place without the options that do not say where it is.
+fn shown(url: &NfsUrl) -> String {
+    format!("nfs://{}{}", url.host, String::from_utf8_lossy(&url.path))
+}
+
+fn piece(preferred: u32) -> usize {
+    usize::try_from(preferred.clamp(512, PIECE_BYTES_MAX)).unwrap_or(512)
+}
+
+/// What a call of the application becomes: READs or WRITEs that the server takes.
+fn pieces(offset: u64, len: usize, most: usize) -> Vec<(u64, usize)> {
+    (0..len)
+        .step_by(most.max(1))
+        .map(|at| (offset + at as u64, most.min(len - at)))
+        .collect()
+}
+
+fn mode(mode: u32) -> Sattr3 {
+    Sattr3 {
+        mode: Some(mode),
+        ..Sattr3::default()
+    }
+}
+
+fn done<O, F>(doing: &'static str, answer: Outcome<O, F>) -> Result<O, LoadError> {
+    match answer {
+        Ok(Ok(results)) => Ok(results),
+        Ok(Err(failure)) => Err(LoadError::Status {
+            doing,
+            status: failure.status,
+        }),
+        Err(error) => Err(LoadError::Rpc { doing, error }),
+    }
+}
+
+fn wrong_kind() -> LoadError {
+    LoadError::Setting("a part of the load ended unasked".to_owned())
+}
+
+fn open_local(
+    path: &Path,
+    direct: bool,
+    how: impl FnOnce(&mut OpenOptions),
+) -> Result<Open, LoadError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    if direct {
+        options.custom_flags(OFlags::DIRECT.bits().cast_signed());
+    }
+    how(&mut options);
+    let file = options.open(path).map_err(LoadError::local(path))?;
+    Ok(Open::Local(Arc::new((file, path.to_owned()))))
+}
+
+fn read_local(
+    opened: &(File, PathBuf),
+    offset: u64,
+    len: usize,
+    noise: Option<&Noise>,
+) -> Result<(), LoadError> {
+    thread_local! {
+        /// Where this thread reads to: it is the same memory for all of its reads.
+        static MEMORY: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
+    }
+    MEMORY.with_borrow_mut(|memory| {
+        if memory.len() < len + ALIGNMENT {
+            *memory = vec![0; len + ALIGNMENT];
+        }
+        let skipped = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+        let into = memory.get_mut(skipped..skipped + len).unwrap_or_default();
+        let (file, path) = opened;
+        let read = file.read_at(into, offset).map_err(LoadError::local(path))?;
+        check_read(into.get(..read).unwrap_or_default(), offset, len, noise)
+    })
+}
+
+fn check_read(
+    data: &[u8],
+    offset: u64,
+    asked: usize,
+    noise: Option<&Noise>,
+) -> Result<(), LoadError> {
+    if data.len() != asked {
+        return Err(LoadError::Short {
+            doing: "READ",
+            offset,
+            asked,
+            moved: data.len(),
+        });
+    }
+    match noise.is_some_and(|noise| !noise.begins(offset, data)) {
+        true => Err(LoadError::WrongBytes { offset }),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_cover_a_call_once() {
+        assert_eq!(pieces(100, 10, 4), [(100, 4), (104, 4), (108, 2)]);
+        assert_eq!(pieces(0, 8, 8), [(0, 8)]);
+        assert_eq!(pieces(0, 0, 8), []);
+    }
+
+    #[test]
+    fn a_verifier_that_changes_is_an_error() {
+        let (one, other) = (Some([1; 8]), Some([2; 8]));
+        assert_eq!(same(None, one).unwrap(), one);
+        assert_eq!(same(one, None).unwrap(), one);
+        assert_eq!(same(one, one).unwrap(), one);
+        assert!(matches!(same(one, other), Err(LoadError::VerifierChanged)));
+    }
+
+    #[test]
+    fn short_and_wrong_data_are_told_apart() {
+        let noise = Noise::new(4096);
+        let right = noise.at(8192, 100);
+        check_read(&right, 8192, 100, Some(&noise)).unwrap();
+        let short = check_read(&right, 8192, 101, Some(&noise));
+        assert!(matches!(short, Err(LoadError::Short { moved: 100, .. })));
+        let wrong = check_read(&right, 0, 100, Some(&noise));
+        assert!(matches!(wrong, Err(LoadError::WrongBytes { offset: 0 })));
+        check_read(&right, 0, 100, None).unwrap();
+    }
+}
