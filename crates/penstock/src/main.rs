@@ -15,6 +15,7 @@
 
 mod attributes;
 mod audit;
+mod bench;
 mod cat;
 mod check;
 mod chmod;
@@ -75,6 +76,7 @@ use clap::{CommandFactory as _, Parser};
 /// What copies:   cp, sync, put, get
 /// What changes:  mkdir, rmdir, rm, mv, ln, chmod, chown, touch, truncate
 /// What mounts:   mount, stats
+/// What measures: bench
 ///
 /// `penstock serve DIR` serves a directory; the others talk to any NFS server, without mounting it:
 /// `penstock ls -l nfs://server/export`. Exit codes: 0 done, 1 something failed, 2 wrong usage or
@@ -114,6 +116,7 @@ enum Penstock {
     Truncate(truncate::Args),
     Mount(Box<mount::Args>),
     Stats(stats::Args),
+    Bench(Box<bench::Args>),
     #[command(visible_alias = "completion")]
     Completions(completions::Args),
     #[command(hide = true)]
@@ -158,6 +161,7 @@ fn main() -> ExitCode {
         Penstock::Truncate(args) => args.run(),
         Penstock::Mount(args) => args.run(),
         Penstock::Stats(args) => args.run(),
+        Penstock::Bench(args) => args.run(),
         Penstock::Complete(args) => args.run(),
         Penstock::Completions(args) => args.run(Penstock::command()),
         Penstock::Man(args) => args.run(Penstock::command()),

@@ -24,7 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "penstock",
-        &["nfs-client", "nfs-fuse", "nfs-io", "nfs-server"],
+        &["nfs-client", "nfs-fuse", "nfs-io", "nfs-load", "nfs-server"],
     ),
     // It starts programs and knows no protocol, so that every crate's tests may use it.
     ("nfs-lab", &[]),

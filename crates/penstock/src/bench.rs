@@ -1,0 +1,323 @@
+//! `penstock bench`: loads on servers and file systems, and a report of how they were borne.
+
+mod compare;
+mod targets;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use nfs_load::error::LoadError;
+use nfs_load::pace::Stop;
+use nfs_load::report::page::Page;
+use nfs_load::report::{Report, html};
+use nfs_load::run::{self, Event, Plan};
+use nfs_load::target::command_line;
+use nfs_load::workload::{Number, Settings, Workload};
+
+use crate::exit::UsageError;
+use crate::interrupt::{self, Ended, Interrupts};
+use crate::message;
+use crate::session::Common;
+use targets::TargetArgs;
+
+/// Measure NFS servers, the modes of ours, and this host's file system
+///
+/// Puts a load on each target in turn, as often as --repetitions says, and shows
+/// medians with their range: throughput (COMMIT included), latencies, processor
+/// time where the server is ours. Without a target, that is --self: our server in
+/// each of its modes, started for it and gone with it. Files are made in a new
+/// directory, which is removed again.
+///
+/// Examples:
+///
+///   penstock bench seq-read --self --local --size 64MiB
+///
+///   penstock bench random-4k --self=buffered,direct --report /tmp/random-4k
+///
+///   penstock bench metadata --server nfs://server/export --names 500
+///
+///   penstock bench compare old/report.json new/report.json
+///
+/// Exit codes: 0 done, 1 something could not be measured or is worse (compare), 2
+/// wrong usage or reports that cannot be compared, 130 interrupted.
+#[derive(clap::Args, Debug)]
+#[command(
+    verbatim_doc_comment,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum What {
+    /// A file read from one end to the other
+    SeqRead(Box<LoadArgs>),
+    /// A new file written from one end to the other, COMMIT included
+    SeqWrite(Box<LoadArgs>),
+    /// 4 KiB at random places: read, written and committed, written to stable storage each time
+    #[command(name = "random-4k")]
+    Random4k(Box<LoadArgs>),
+    /// Names of one directory: create, stat, readdir, rename, remove
+    Metadata(Box<LoadArgs>),
+    /// Small calls by the clock, alone and beside a flooding writer and a flooding reader
+    Mixed(Box<LoadArgs>),
+    /// Records of 1 KiB to 16 MiB: write, rewrite, read, reread, in microseconds for a call
+    Iozone(Box<LoadArgs>),
+    /// A file written and read with 1 to 32 calls in flight
+    MkfileDd(Box<LoadArgs>),
+    /// Each connection writes and reads a file of its own
+    IorEasy(Box<LoadArgs>),
+    /// Connections take turns in one file, with records of 47008 bytes
+    IorHard(Box<LoadArgs>),
+    /// A stream of WRITEs, in order and shuffled within 2 to 64
+    OutOfOrder(Box<LoadArgs>),
+    Compare(compare::Args),
+}
+
+#[derive(clap::Args, Debug)]
+struct LoadArgs {
+    #[command(flatten)]
+    targets: TargetArgs,
+
+    /// Measurements of each figure, in turn, after one that is thrown away
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    repetitions: u32,
+    /// Bytes of each file, for example 256MiB
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    size: Option<u64>,
+    /// Bytes of one call of the application, for example 64KiB
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    record: Option<u64>,
+    /// Calls in flight on each connection
+    #[arg(long, value_name = "N")]
+    depth: Option<usize>,
+    /// Connections
+    #[arg(long, value_name = "N")]
+    connections: Option<usize>,
+    /// Length of each measurement, where it is not a whole file or directory
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<f64>,
+    /// Begin so many calls in a second, by the clock; latencies count from when a call was to begin
+    #[arg(long, value_name = "N")]
+    rate: Option<f64>,
+    /// Names in the directory
+    #[arg(long, value_name = "N")]
+    names: Option<u64>,
+    /// Leave files that are read in this host's page cache
+    #[arg(long)]
+    cached: bool,
+
+    /// Write the report into this directory: report.html, report.json, report.md
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    nfs_io::size::parse(text).map_err(|error| error.to_string())
+}
+
+impl Args {
+    /// Measures or compares, and prints what came of it.
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let (workload, args) = match self.what {
+            What::SeqRead(args) => (Workload::SeqRead, args),
+            What::SeqWrite(args) => (Workload::SeqWrite, args),
+            What::Random4k(args) => (Workload::Random4k, args),
+            What::Metadata(args) => (Workload::Metadata, args),
+            What::Mixed(args) => (Workload::Mixed, args),
+            What::Iozone(args) => (Workload::Iozone, args),
+            What::MkfileDd(args) => (Workload::MkfileDd, args),
+            What::IorEasy(args) => (Workload::IorEasy, args),
+            What::IorHard(args) => (Workload::IorHard, args),
+            What::OutOfOrder(args) => (Workload::OutOfOrder, args),
+            What::Compare(args) => return args.run(),
+        };
+        args.run(workload)
+    }
+}
+
+impl LoadArgs {
+    fn run(&self, workload: Workload) -> anyhow::Result<ExitCode> {
+        message::begin(self.common.log_json);
+        crate::results::begin(self.common.json);
+        let plan = self.plan(workload)?;
+        if let Some(directory) = &self.report {
+            // It must not turn out after the measurements that there is no place for them.
+            std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+        }
+        let Some(report) = measured(plan, self.common.quiet)? else {
+            return Ok(interrupt::exit_code());
+        };
+        if let Some(directory) = &self.report {
+            write(directory, &report)?;
+        }
+        let text = match self.common.json {
+            true => format!("{}\n", serde_json::to_string(&report)?),
+            false => Page::of(&report).text(),
+        };
+        std::io::Write::write_all(&mut std::io::stdout().lock(), text.as_bytes())?;
+        Ok(match report.missing.is_empty() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        })
+    }
+
+    fn plan(&self, workload: Workload) -> anyhow::Result<Plan> {
+        let plan = Plan {
+            workload,
+            settings: self.settings(workload)?,
+            targets: self.targets.targets()?,
+            repetitions: self.repetitions,
+            directory: self.targets.directory(),
+            program: std::env::current_exe().context("cannot find this program")?,
+            options: self.common.mount_options(),
+            command: command_line(
+                &std::iter::once(OsString::from("penstock"))
+                    .chain(std::env::args_os().skip(1))
+                    .collect::<Vec<_>>(),
+            ),
+            began: format!("{:.0}", jiff::Timestamp::now()),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        // What is out of range is known before anything is started.
+        plan.check().map_err(usage)?;
+        Ok(plan)
+    }
+
+    fn settings(&self, workload: Workload) -> Result<Settings, UsageError> {
+        let given = [
+            (self.size.is_some(), Number::Size, "--size"),
+            (self.record.is_some(), Number::Record, "--record"),
+            (self.depth.is_some(), Number::Depth, "--depth"),
+            (
+                self.connections.is_some(),
+                Number::Connections,
+                "--connections",
+            ),
+            (self.seconds.is_some(), Number::Seconds, "--seconds"),
+            (self.rate.is_some(), Number::Rate, "--rate"),
+            (self.names.is_some(), Number::Names, "--names"),
+            (self.cached, Number::Cached, "--cached"),
+        ];
+        let unused = given
+            .iter()
+            .find(|(given, number, _)| *given && !workload.uses(*number));
+        if let Some((_, _, option)) = unused {
+            let name = workload.name();
+            return Err(UsageError(format!(
+                "{option} changes nothing of {name}: leave it out"
+            )));
+        }
+        let defaults = workload.defaults();
+        let record = self.record.map_or(Ok(defaults.record_bytes), u32::try_from);
+        Ok(Settings {
+            size_bytes: self.size.unwrap_or(defaults.size_bytes),
+            // Longer than anything that is allowed, which is told with the bound.
+            record_bytes: record.unwrap_or(u32::MAX),
+            depth: self.depth.unwrap_or(defaults.depth),
+            connections: self.connections.unwrap_or(defaults.connections),
+            seconds: self.seconds.unwrap_or(defaults.seconds),
+            rate: self.rate.or(defaults.rate),
+            names: self.names.unwrap_or(defaults.names),
+            cached: self.cached,
+        })
+    }
+}
+
+/// An error of usage where the load says that a setting is wrong.
+fn usage(error: LoadError) -> anyhow::Error {
+    match error {
+        LoadError::Setting(text) => UsageError(text).into(),
+        error => error.into(),
+    }
+}
+
+/// Runs the plan on a thread of its own; `None` if it was interrupted.
+fn measured(plan: Plan, quiet: bool) -> anyhow::Result<Option<Report>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.context("cannot start the event loop")?;
+    let ended = runtime.block_on(async {
+        let mut interrupts = Interrupts::new()?;
+        let stop = Stop::default();
+        let told = stop.clone();
+        let work = tokio::task::spawn_blocking(move || {
+            let line = line(quiet);
+            let result = run::run(&plan, &told, &mut |event| show(&line, &event));
+            line.finish_and_clear();
+            result
+        });
+        anyhow::Ok(interrupts.watch(work, || stop.set()).await)
+    })?;
+    runtime.shutdown_background();
+    match ended {
+        Ended::GivenUp => {
+            message::warn("ended while calls were on their way: files of the run may be left");
+            Ok(None)
+        }
+        Ended::Done { value, .. } => match value.context("the run panicked")? {
+            Err(LoadError::Interrupted) => Ok(None),
+            result => Ok(Some(result.map_err(usage)?)),
+        },
+    }
+}
+
+/// The line on a terminal that says how far the run is.
+fn line(quiet: bool) -> ProgressBar {
+    let target = match quiet {
+        true => ProgressDrawTarget::hidden(),
+        // Nothing is drawn where that is no terminal.
+        false => ProgressDrawTarget::stderr_with_hz(10),
+    };
+    let style = ProgressStyle::with_template("[{bar:24}] {percent:>3}%  {wide_msg}");
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+    let line = ProgressBar::with_draw_target(None, target).with_style(style.progress_chars("=> "));
+    message::give_way(line.clone());
+    line
+}
+
+fn show(line: &ProgressBar, event: &Event<'_>) {
+    match event {
+        Event::Preparing(what) => line.set_message(format!("preparing {what}")),
+        Event::Measuring {
+            step,
+            target,
+            done,
+            all,
+        } => {
+            line.set_length(u64::try_from(*all).unwrap_or(u64::MAX));
+            line.set_position(u64::try_from(*done).unwrap_or(u64::MAX));
+            line.set_message(format!("{target}: {step}"));
+        }
+        Event::Failed {
+            step,
+            target,
+            error,
+        } => message::error(format_args!("{target}: {step}: {error}")),
+    }
+}
+
+fn write(directory: &Path, report: &Report) -> anyhow::Result<()> {
+    let page = Page::of(report);
+    let json = serde_json::to_string_pretty(report)?;
+    let files = [
+        ("report.html", html::html(&page)),
+        ("report.json", json),
+        ("report.md", page.markdown()),
+    ];
+    for (name, text) in files {
+        let path = directory.join(name);
+        std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
