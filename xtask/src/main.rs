@@ -85,7 +85,7 @@ struct TestArgs {
     /// A skipped test is a failure
     #[arg(long)]
     strict: bool,
-    /// The long forms: all rounds, on an optimised server, and twenty seconds a fuzz target (CI runs these)
+    /// The long forms: all rounds, on an optimised server, and ten seconds a fuzz target (CI runs these)
     #[arg(long)]
     long: bool,
     /// Only tests whose name contains this

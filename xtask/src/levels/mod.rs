@@ -44,7 +44,7 @@ impl Options {
 
     /// Seconds for which each fuzz target runs.
     fn fuzz_seconds(&self) -> u64 {
-        if self.long { 20 } else { 2 }
+        if self.long { 10 } else { 2 }
     }
 }
 
@@ -118,7 +118,7 @@ const BEFORE_A_PUSH: Level = level("system, a few scenarios", 20);
 const PEERS: Level = level("system, foreign peers", 360);
 const EXAMPLES: Level = level("examples", 60);
 const PYTHON: Level = level("python", 100);
-const FUZZ: Level = level("fuzz", 490);
+const FUZZ: Level = level("fuzz", 410);
 const FUZZ_SHORT: Level = level("fuzz, two seconds each", 240);
 
 /// The levels of one run, in their order.
