@@ -164,7 +164,7 @@ fn print_line(out: &mut impl Write, line: &TraceLine, json: bool) -> io::Result<
 fn print_events(out: &mut impl Write, status: &TraceStatus) -> io::Result<()> {
     for event in &status.events {
         let on = on(event);
-        writeln!(out, "{:<14}{on:<12}{}", event.name, event.meaning)?;
+        writeln!(out, "{:<18}{on:<12}{}", event.name, event.meaning)?;
     }
     if status.lost > 0 {
         writeln!(
