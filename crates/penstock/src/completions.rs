@@ -77,21 +77,48 @@ impl ManArgs {
             if path.extension().is_some_and(|extension| extension == "1") {
                 let told = || path.display().to_string();
                 let page = std::fs::read_to_string(&path).with_context(told)?;
-                std::fs::write(&path, ragged(&page)).with_context(told)?;
+                std::fs::write(&path, as_it_stands(&page)).with_context(told)?;
             }
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// A page with its lines neither stretched nor its words divided: a command in it can be copied.
-fn ragged(page: &str) -> String {
-    let mut ragged = String::with_capacity(page.len() + 16);
-    for line in page.split_inclusive('\n') {
-        ragged.push_str(line);
-        if line.starts_with(".TH ") {
-            ragged.push_str(".ad l\n.nh\n");
+/// A page as it can be read and copied from: lines are not stretched nor words divided, and lines that begin with
+/// spaces (examples, lists) stand as they are, each on its own, from the left edge on so that they have room.
+fn as_it_stands(page: &str) -> String {
+    let mut out = String::with_capacity(page.len() + 1024);
+    let mut lines = page.lines().peekable();
+    let mut is_verbatim = false;
+    while let Some(line) = lines.next() {
+        let begins_so = |line: &&str| line.starts_with(' ');
+        // Between two such lines a paragraph is an empty line, or nothing at all.
+        let goes_on = line == ".PP" && is_verbatim && lines.peek().is_some_and(begins_so);
+        let verbatim = goes_on || begins_so(&line);
+        if verbatim != is_verbatim {
+            out.push_str(if verbatim {
+                ".nf\n.in 4n\n"
+            } else {
+                ".in\n.fi\n"
+            });
+            is_verbatim = verbatim;
+        }
+        match line.strip_prefix(".TH ") {
+            Some(title) => out.push_str(&head(title)),
+            None if goes_on => {}
+            None if line == ".SH EXTRA" => out.push_str(".SH NOTES\n"),
+            None => {
+                out.push_str(line.strip_prefix("  ").filter(|_| verbatim).unwrap_or(line));
+                out.push('\n');
+            }
         }
     }
-    ragged
+    out
+}
+
+/// The head of a page whose name and section the title begins with.
+fn head(title: &str) -> String {
+    let name = title.split(' ').next().unwrap_or_default();
+    let version = env!("CARGO_PKG_VERSION");
+    format!(".TH {name} 1 \"\" \"penstock {version}\" \"Penstock\"\n.ad l\n.nh\n")
 }

@@ -37,7 +37,7 @@ use crate::values::time;
 ///
 ///   penstock find nfs://server/e --perm /022 -0 | xargs -0 penstock chmod go-w
 ///
-///   penstock find --json nfs://server/e --newer nfs://server/e/stamp | jq -r .path
+///   penstock find --json nfs://server/e --newer nfs://server/e/a | jq -r .path
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment, after_long_help = show::AFTER_HELP)]
 pub(crate) struct Args {

@@ -71,12 +71,12 @@ use clap::{CommandFactory as _, Parser};
 
 /// An NFS server and client in user space
 ///
-/// What serves:   serve, check, status, top, ctl, trace, audit, doctor
-/// What looks:    ls, stat, cat, find, du, df, showmount, ping
-/// What copies:   cp, sync, put, get
-/// What changes:  mkdir, rmdir, rm, mv, ln, chmod, chown, touch, truncate
-/// What mounts:   mount, stats
-/// What measures: bench
+///   What serves:   serve, check, status, top, ctl, trace, audit, doctor
+///   What looks:    ls, stat, cat, find, du, df, showmount, ping
+///   What copies:   cp, sync, put, get
+///   What changes:  mkdir, rmdir, rm, mv, ln, chmod, chown, touch, truncate
+///   What mounts:   mount, stats
+///   What measures: bench
 ///
 /// `penstock serve DIR` serves a directory; the others talk to any NFS server, without mounting it:
 /// `penstock ls -l nfs://server/export`. Exit codes: 0 done, 1 something failed, 2 wrong usage or
