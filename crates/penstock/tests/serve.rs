@@ -759,36 +759,6 @@ fn trace_events_go_to_the_log_in_its_own_form_at_any_level() {
     }
 }
 
-#[test]
-fn the_commands_of_the_tracing_document_run_as_they_stand() {
-    let document = include_str!("../../../docs/tracing.md");
-    let script: String = document
-        .split("```sh\n")
-        .skip(1)
-        .filter_map(|block| block.split("```").next())
-        .collect();
-    assert!(script.contains("trace follow") && script.contains("drain"));
-    let directory = tempfile::tempdir().unwrap();
-    let own = Path::new(env!("CARGO_BIN_EXE_penstock")).parent().unwrap();
-    let path = std::env::var("PATH").unwrap();
-    let output = Command::new("timeout")
-        .args(["120", "sh", "-eu", "-c", &script])
-        .current_dir(&directory)
-        .env("PATH", format!("{}:{path}", own.display()))
-        .output()
-        .unwrap();
-    let (shown, errors) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(0), "{shown}{errors}");
-    assert!(shown.contains(" read_done     xid=0x"), "{shown}");
-    assert!(shown.contains("READ   direct"), "{shown}");
-    assert!(
-        shown.contains("to the log go: read_err write_err commit_err"),
-        "{shown}"
-    );
-    let copy = std::fs::read(directory.path().join("copy")).unwrap();
-    assert!(copy == vec![0; 1_000_000]);
-}
-
 /// What the server says on standard output when it is ready.
 fn two_lines(child: &mut std::process::Child) -> String {
     let mut lines = String::new();

@@ -43,6 +43,8 @@ pub enum Need {
     Rpcbind,
     /// The programs that make Debian packages, split debug symbols off and judge units.
     Packager,
+    /// What commands in the documents are put together with: jq, zstd and namespaces.
+    PageTools,
     /// The program under test, linked statically.
     StaticProgram,
     /// All of the machine's processors, memory and page cache: nothing else is tested meanwhile.
@@ -70,6 +72,7 @@ impl Need {
             Self::Chromium => "Chromium",
             Self::Rpcbind => "rpcbind",
             Self::Packager => "packaging tools",
+            Self::PageTools => "tools of the documents",
             Self::StaticProgram => "static program",
             Self::WholeMachine => "the whole machine",
         }
@@ -137,8 +140,16 @@ pub fn missing(need: Need, engine: Engine) -> Option<String> {
         Need::Packager => programs(&[
             ("dpkg-deb", "dpkg"),
             ("dpkg-shlibdeps", "dpkg-dev"),
+            ("man", "man-db"),
             ("objcopy", "binutils"),
             ("systemd-analyze", "systemd"),
+            ("unshare", "util-linux"),
+            ("ip", "iproute2"),
+        ]),
+        Need::PageTools => programs(&[
+            ("jq", "jq"),
+            ("zstd", "zstd"),
+            ("journalctl", "systemd"),
             ("unshare", "util-linux"),
             ("ip", "iproute2"),
         ]),

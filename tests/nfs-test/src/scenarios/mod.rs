@@ -4,6 +4,7 @@ mod client;
 mod commands;
 mod doctor;
 mod doctor_server;
+mod documents;
 mod fuse;
 mod fuse_away;
 mod host_side;
@@ -16,6 +17,7 @@ mod kernel_modes;
 mod kernel_v4;
 mod kills;
 mod libnfs;
+mod machine_copy;
 mod packages;
 mod power;
 mod rootless;
@@ -45,8 +47,12 @@ pub(crate) struct Scenario {
 impl Scenario {
     /// The server is not ours, or hardly used, so that our server's engines make no difference.
     pub(crate) fn server_is_foreign(&self) -> bool {
-        let foreign =
-            |need: &Need| matches!(need, Need::Ganesha | Need::KernelServer | Need::Packager);
+        let foreign = |need: &Need| {
+            matches!(
+                need,
+                Need::Ganesha | Need::KernelServer | Need::Packager | Need::PageTools
+            )
+        };
         self.needs.iter().any(foreign)
     }
 
@@ -146,8 +152,14 @@ pub(crate) const TABLE: &[Scenario] = &[
     Scenario {
         name: "package-static",
         about: "the tarball and the container with the static program, used and removed",
-        needs: &[Need::Root, Need::Packager, Need::StaticProgram],
+        needs: &[Need::Root, Need::Fuse, Need::Packager, Need::StaticProgram],
         run: packages::without_libraries,
+    },
+    Scenario {
+        name: "documents",
+        about: "the commands and configurations of the documents, each page's as they stand",
+        needs: &[Need::Root, Need::Loop, Need::Fuse, Need::PageTools],
+        run: documents::run,
     },
     Scenario {
         name: "commands-ganesha",

@@ -3,7 +3,9 @@ dpkg -i /run/given/penstock.deb
 getent group penstock
 
 # What is read first.
-zcat /usr/share/man/man1/penstock.1.gz | grep -q 'NFS server and client'
+MANWIDTH=80 man penstock | grep -q 'What looks:    ls, stat'
+# An example stands in one line, so that it can be copied.
+MANWIDTH=80 man penstock-sync | grep -q '^ *penstock sync --delete --max-delete 100 -n nfs://one/data nfs://two/data$'
 test -s /usr/share/doc/penstock/README.md
 bash -c '. /usr/share/bash-completion/completions/penstock && complete -p penstock'
 for unit in penstock.service penstock.socket; do

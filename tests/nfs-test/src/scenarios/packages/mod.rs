@@ -2,14 +2,14 @@
 //! used as somebody new to it would, and removed again.
 
 use std::ffi::OsStr;
-use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use nfs_lab::{Mounted, needs, output_within};
+use nfs_lab::{needs, output_within};
 
+use super::machine_copy::MachineCopy;
 use crate::host::Context;
 
 /// How long it may take to compress a program with all its symbols, or to use a package.
@@ -30,9 +30,9 @@ pub(super) fn debian(context: &Context) -> Result<String> {
     let made = package(context, "deb", &context.lab.program)?;
     let package = made.iter().find(|path| is_named(path, "penstock_"));
     let package = package.context("no package penstock")?;
-    let copy = Copy::of_this_machine(context)?;
+    let copy = MachineCopy::new(context, "memory")?;
     std::fs::copy(package, copy.put("penstock.deb"))?;
-    copy.run(include_str!("debian.sh"))?;
+    copy.run(include_str!("debian.sh"), DEADLINE)?;
     let left = copy.left(&OF_DPKG)?;
     ensure!(left == ["srv/files/kept"], "left behind: {left:?}");
     let size = package.metadata()?.len() >> 20;
@@ -45,9 +45,9 @@ pub(super) fn without_libraries(context: &Context) -> Result<String> {
     let made = package(context, "tarball", &program)?;
     let archive = made.iter().find(|path| !is_named(path, "debug"));
     let archive = archive.context("no tarball")?;
-    let copy = Copy::of_this_machine(context)?;
+    let copy = MachineCopy::new(context, "memory")?;
     std::fs::copy(archive, copy.put("penstock.tar.gz"))?;
-    copy.run(include_str!("tarball.sh"))?;
+    copy.run(include_str!("tarball.sh"), DEADLINE)?;
     let left = copy.left(&["var/cache/"])?;
     ensure!(left == ["srv/files/kept"], "left behind: {left:?}");
 
@@ -108,66 +108,4 @@ fn is_named(path: &Path, part: &str) -> bool {
     path.file_name()
         .and_then(OsStr::to_str)
         .is_some_and(|name| name.contains(part))
-}
-
-/// This machine's files, with changes that nobody else sees and that are gone afterwards.
-struct Copy {
-    memory: PathBuf,
-    _mounted: Mounted,
-}
-
-impl Copy {
-    fn of_this_machine(context: &Context) -> Result<Self> {
-        let memory = context.lab.dir.join("memory");
-        let mounted = Mounted::tmpfs(1024, &memory)?;
-        for name in ["changes", "work", "whole", "given"] {
-            std::fs::create_dir(memory.join(name))?;
-        }
-        Ok(Self {
-            memory,
-            _mounted: mounted,
-        })
-    }
-
-    /// Where something is put that the copy finds below /run/given.
-    fn put(&self, name: &str) -> PathBuf {
-        self.memory.join("given").join(name)
-    }
-
-    /// Runs a script of the shell in the copy, which has a network and processes of its own.
-    fn run(&self, script: &str) -> Result<()> {
-        std::fs::write(self.put("script"), script)?;
-        let mut unshare = Command::new("unshare");
-        unshare.args(["--mount", "--net", "--pid", "--fork", "--kill-child"]);
-        unshare.args(["sh", "-eu", "-c", include_str!("enter.sh"), "sh"]);
-        output_within(unshare.arg(&self.memory), DEADLINE).map(drop)
-    }
-
-    /// The files that are there now and were not, or not so, before, below its root; but for those that begin so.
-    fn left(&self, but: &[&str]) -> Result<Vec<String>> {
-        let changes = self.memory.join("changes");
-        let mut left = Vec::new();
-        let mut directories = vec![changes.clone()];
-        while let Some(directory) = directories.pop() {
-            for entry in std::fs::read_dir(&directory)? {
-                let entry = entry?;
-                let kind = entry.file_type()?;
-                // An overlay's mark for what is not there any more.
-                if kind.is_char_device() {
-                    continue;
-                }
-                if kind.is_dir() {
-                    directories.push(entry.path());
-                    continue;
-                }
-                let path = entry.path();
-                let path = path.strip_prefix(&changes)?.display().to_string();
-                if !but.iter().any(|begin| path.starts_with(begin)) {
-                    left.push(path);
-                }
-            }
-        }
-        left.sort();
-        Ok(left)
-    }
 }

@@ -2,6 +2,7 @@
 tar -tzf /run/given/penstock.tar.gz | grep -v '/$' | cut -d/ -f2- > /tmp/files
 tar -C /usr/local --strip-components=1 -xzf /run/given/penstock.tar.gz
 grep -q '^ExecStart=/usr/local/bin/penstock ' /usr/local/lib/systemd/system/penstock.service
+MANWIDTH=80 man penstock-sync | grep -q 'penstock sync photos'
 systemd-analyze verify --man=no /usr/local/lib/systemd/system/penstock.service 2>&1 | grep penstock && exit 1
 
 mkdir -p /srv/files
@@ -15,6 +16,12 @@ done
 penstock cp -r /usr/local/share/doc/penstock nfs://127.0.0.1/files/
 penstock cp -r nfs://127.0.0.1/files/penstock /tmp/back
 diff -r /usr/local/share/doc/penstock /tmp/back
+penstock sync nfs://127.0.0.1/files/penstock /tmp/mirror
+diff -r /usr/local/share/doc/penstock /tmp/mirror
+mkdir /tmp/mounted
+penstock mount --background nfs://127.0.0.1/ /tmp/mounted
+cmp /tmp/mounted/files/penstock/README.md /usr/local/share/doc/penstock/README.md
+umount /tmp/mounted
 echo 'through the server' | penstock put nfs://127.0.0.1/files/kept
 penstock rm -r nfs://127.0.0.1/files/penstock
 kill $server

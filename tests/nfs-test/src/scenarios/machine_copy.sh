@@ -8,6 +8,6 @@ mount -t sysfs sysfs "$1/whole/sys"
 mount -t tmpfs tmpfs "$1/whole/run"
 mount -t tmpfs tmpfs "$1/whole/tmp"
 mkdir "$1/whole/run/given"
-mount --bind "$1/given" "$1/whole/run/given"
+mount --rbind "$1/given" "$1/whole/run/given"
 exec env -i PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp LC_ALL=C.UTF-8 \
 	chroot "$1/whole" sh -eux /run/given/script
