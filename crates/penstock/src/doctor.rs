@@ -21,24 +21,27 @@ use crate::exit;
 use crate::session::Common;
 use crate::show::When;
 
-/// Examine a directory that is to be served, or any NFS server, and say what is missing
+/// Examine a directory to serve, or any NFS server, and say what is missing
 ///
-/// A directory (DIR): what the I/O modes do there. Reads and writes a file of 4 MiB that has no name
-/// (O_TMPFILE, or a name that is removed before anything is written) in every way a server would:
-/// through the page cache, dropped behind (RWF_DONTCACHE), past it (O_DIRECT), aligned and not,
-/// stable and not. Where the bytes really went is looked up (cachestat, mincore), not believed.
-/// Nothing else is touched, and nothing is left behind. About 100 MiB are written in all. Run it as
-/// the user the server runs as.
+/// A directory (DIR): what the I/O modes do there. Reads and writes a file of 4
+/// MiB that has no name (O_TMPFILE, or a name that is removed before anything is
+/// written) in every way a server would: through the page cache, dropped behind
+/// (RWF_DONTCACHE), past it (O_DIRECT), aligned and not, stable and not. Where the
+/// bytes really went is looked up (cachestat, mincore), not believed. Nothing else
+/// is touched, and nothing is left behind. About 100 MiB are written in all. Run
+/// it as the user the server runs as.
 ///
-/// A server (URL, nfs://HOST[:PORT]/PATH): which programs and versions answer, what the server says of
-/// its file system, how long calls take, what stable storage costs, whether handles, write verifiers
-/// and listings can be relied on, whose files are whose. About 1,000 calls, one at a time, within a
-/// minute. It writes less than 1 MiB, into a directory .penstock-doctor-NUMBER of its own in PATH, and
-/// removes that, at Ctrl-C too; --read-only writes nothing. The URL's version= says which version of
-/// NFS is examined: 3 without it.
+/// A server (URL, nfs://HOST[:PORT]/PATH): which programs and versions answer,
+/// what the server says of its file system, how long calls take, what stable
+/// storage costs, whether handles, write verifiers and listings can be relied on,
+/// whose files are whose. About 1,000 calls, one at a time, within a minute. It
+/// writes less than 1 MiB, into a directory .penstock-doctor-NUMBER of its own in
+/// PATH, and removes that, at Ctrl-C too; --read-only writes nothing. The URL's
+/// version= says which version of NFS is examined: 3 without it.
 ///
-/// Exit status: 0 nothing is missing (there may be warnings), 1 something is missing that a mode needs,
-/// or a problem of the server, 2 it could not be examined (or wrong usage), 130 interrupted.
+/// Exit status: 0 nothing is missing (there may be warnings), 1 something is
+/// missing that a mode needs, or a problem of the server, 2 it could not be
+/// examined (or wrong usage), 130 interrupted.
 ///
 /// Examples:
 ///
@@ -78,7 +81,7 @@ fn place() -> impl clap::builder::TypedValueParser<Value = Place> {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let style = page::Style::new(When::Auto.is_now());
+        let style = page::Style::of_output(When::Auto.is_now());
         let mut worst = 0;
         for (index, place) in self.places.iter().enumerate() {
             if index > 0 && !self.common.json {

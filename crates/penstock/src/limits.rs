@@ -70,3 +70,6 @@ pub(crate) const STATISTICS_BYTES_MAX: u64 = 4 << 20;
 
 /// How long is looked at a mount that does not tell its statistics, to see whether it is served.
 pub(crate) const MOUNT_LOOK_MAX: Duration = Duration::from_secs(2);
+
+/// Columns of the doctor's page on a wide terminal: longer lines are hard to read.
+pub(crate) const PAGE_COLUMNS_MAX: usize = 120;

@@ -78,9 +78,9 @@ use clap::{CommandFactory as _, Parser};
 ///   What mounts:   mount, stats
 ///   What measures: bench
 ///
-/// `penstock serve DIR` serves a directory; the others talk to any NFS server, without mounting it:
-/// `penstock ls -l nfs://server/export`. Exit codes: 0 done, 1 something failed, 2 wrong usage or
-/// configuration, 130 interrupted.
+/// `penstock serve DIR` serves a directory; the others talk to any NFS server,
+/// without mounting it: `penstock ls -l nfs://server/export`. Exit codes: 0 done,
+/// 1 something failed, 2 wrong usage or configuration, 130 interrupted.
 #[derive(Parser, Debug)]
 #[command(name = "penstock", version, max_term_width = 100, verbatim_doc_comment)]
 enum Penstock {
@@ -180,10 +180,10 @@ mod tests {
 
     #[test]
     fn what_is_laid_out_by_hand_fits_80_columns() {
-        let of_server = [
-            "serve", "check", "status", "ctl", "trace", "top", "audit", "doctor",
-        ];
-        for command in Penstock::command().get_subcommands() {
+        // Laid out by clap.
+        let of_server = ["serve", "check", "status", "ctl", "trace", "top", "audit"];
+        let whole = Penstock::command();
+        for command in std::iter::once(&whole).chain(whole.get_subcommands()) {
             if of_server.contains(&command.get_name()) {
                 continue;
             }

@@ -1,23 +1,38 @@
 //! The report as a page of a terminal.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 
 use anstyle::AnsiColor::{Cyan, Green, Red, Yellow};
 use nfs_client::doctor;
 use nfs_io::finding::Finding;
 use nfs_io::probe::diagnosis::{Diagnosis, Level, Modes, Section, fs_name};
 use nfs_io::probe::directory::{DirectoryFacts, ProcessFacts};
+use ratatui::crossterm::terminal;
 use textwrap::{WordSeparator, WordSplitter};
 
-/// The look of the page: whether it has colours, and which colour means what.
+use crate::limits::PAGE_COLUMNS_MAX;
+
+/// The look of the page: how wide it is, whether it has colours, and which colour means what.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Style {
     coloured: bool,
+    columns: usize,
 }
 
 impl Style {
-    pub(super) const fn new(coloured: bool) -> Self {
-        Self { coloured }
+    /// A page for standard output: as wide as its terminal, within reason.
+    pub(super) fn of_output(coloured: bool) -> Self {
+        let columns = if io::stdout().is_terminal() {
+            terminal::size().map_or(COLUMNS, |(columns, _)| usize::from(columns))
+        } else {
+            COLUMNS
+        };
+        Self::new(coloured, columns)
+    }
+
+    pub(super) fn new(coloured: bool, columns: usize) -> Self {
+        let columns = columns.clamp(COLUMNS_MIN, PAGE_COLUMNS_MAX);
+        Self { coloured, columns }
     }
 
     fn paint(self, style: anstyle::Style, text: &str) -> String {
@@ -56,8 +71,12 @@ impl Style {
     }
 }
 
-/// Columns of the page; a terminal that is narrower breaks the lines itself.
+/// Columns of a page that is for no terminal, or for one that does not tell its width.
 const COLUMNS: usize = 100;
+/// The fewest columns: a terminal that is narrower breaks the lines itself.
+const COLUMNS_MIN: usize = 60;
+/// Column in which begins what a mode does, behind the mode and the operation.
+const MODE_COLUMN: usize = 2 + 11 + 8;
 /// Column in which the text of a finding begins, behind its level and subject.
 const TEXT_COLUMN: usize = 2 + 8 + SUBJECT_COLUMNS;
 /// Room for the longest subject and a space.
@@ -119,14 +138,18 @@ fn print_finding<S, L>(
     let subject = format!("{:<SUBJECT_COLUMNS$}", finding.subject);
     write!(out, "  {level} {subject}")?;
     let fact = crate::show::escape(finding.fact.as_bytes());
-    print_wrapped(out, &fact, |line| line.to_owned())?;
+    let columns = style.columns;
+    print_wrapped(out, &fact, (TEXT_COLUMN, columns), |line| line.to_owned())?;
     if !finding.meaning.is_empty() {
         write!(out, "{:TEXT_COLUMN$}", "")?;
-        print_wrapped(out, &finding.meaning, |line| style.dim(line))?;
+        print_wrapped(out, &finding.meaning, (TEXT_COLUMN, columns), |line| {
+            style.dim(line)
+        })?;
     }
     if let Some(cure) = &finding.cure {
         write!(out, "{:TEXT_COLUMN$}", "")?;
-        print_wrapped(out, &format!("cure: {cure}"), |line| line.to_owned())?;
+        let cure = format!("cure: {cure}");
+        print_wrapped(out, &cure, (TEXT_COLUMN, columns), |line| line.to_owned())?;
     }
     Ok(())
 }
@@ -142,28 +165,32 @@ fn print_modes(out: &mut impl Write, style: Style, modes: &Modes) -> io::Result<
         for (index, (operation, cell)) in cells.into_iter().enumerate() {
             let mode = if index == 0 { row.mode.word() } else { "" };
             let mode = style.bold(&format!("{mode:<10}"));
-            writeln!(out, "  {mode} {operation:<7} {cell}")?;
+            write!(out, "  {mode} {operation:<7} ")?;
+            print_wrapped(out, cell, (MODE_COLUMN, style.columns), |line| {
+                line.to_owned()
+            })?;
         }
     }
     let chosen = &modes.recommendation;
     writeln!(out, "\n{}", style.bold("recommended"))?;
     writeln!(out, "  read = \"{}\"", chosen.read)?;
     writeln!(out, "  write = \"{}\"", chosen.write)?;
-    for line in wrap(&chosen.why, COLUMNS - 2) {
+    for line in wrap(&chosen.why, style.columns - 2) {
         writeln!(out, "  {}", style.dim(&line))?;
     }
     Ok(())
 }
 
-/// Prints lines that begin at the text's column; the first is begun already.
+/// Prints lines between two columns; the first is begun already.
 fn print_wrapped(
     out: &mut impl Write,
     text: &str,
+    (from, to): (usize, usize),
     paint: impl Fn(&str) -> String,
 ) -> io::Result<()> {
-    for (index, line) in wrap(text, COLUMNS - TEXT_COLUMN).iter().enumerate() {
+    for (index, line) in wrap(text, to - from).iter().enumerate() {
         if index > 0 {
-            write!(out, "{:TEXT_COLUMN$}", "")?;
+            write!(out, "{:from$}", "")?;
         }
         writeln!(out, "{}", paint(line))?;
     }
@@ -194,8 +221,11 @@ mod tests {
 
     #[test]
     fn colours_are_optional() {
-        assert_eq!(Style::new(false).level(Level::Warn), "warn   ");
-        assert_eq!(Style::new(true).level(Level::Ok), "\x1b[32mok     \x1b[0m");
-        assert_eq!(Style::new(false).bold("a"), "a");
+        assert_eq!(Style::new(false, 80).level(Level::Warn), "warn   ");
+        assert_eq!(
+            Style::new(true, 80).level(Level::Ok),
+            "\x1b[32mok     \x1b[0m"
+        );
+        assert_eq!(Style::new(false, 80).bold("a"), "a");
     }
 }

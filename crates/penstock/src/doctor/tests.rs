@@ -129,7 +129,7 @@ fn the_page_is_as_it_was() {
     let process = machine((6, 16));
     let diagnosis = diagnose(&facts, &process);
     let mut out = Vec::new();
-    let style = page::Style::new(false);
+    let style = page::Style::new(false, 100);
     page::print(&mut out, style, &facts, &process, &diagnosis).unwrap();
     let text = String::from_utf8(out).unwrap();
     let lines: Vec<&str> = text.lines().collect();
@@ -154,10 +154,16 @@ fn the_page_is_as_it_was() {
         "{text}"
     );
     assert!(text.contains("  read = \"direct\"\n  write = \"direct\"\n"));
+    let mut narrow = Vec::new();
+    let style = page::Style::new(false, 80);
+    page::print(&mut narrow, style, &facts, &process, &diagnosis).unwrap();
+    let narrow = String::from_utf8(narrow).unwrap();
+    let fits = |line: &str| line.chars().count() <= 80;
+    assert!(narrow.lines().all(fits), "{narrow}");
     let mut coloured = Vec::new();
     page::print(
         &mut coloured,
-        page::Style::new(true),
+        page::Style::new(true, 100),
         &facts,
         &process,
         &diagnosis,
