@@ -485,16 +485,22 @@ fn programs_that_use_it_are_not_cut_off() {
 
 /// Where a mount of this user tells its statistics.
 fn socket_of(point: &Path) -> std::path::PathBuf {
-    use std::os::unix::fs::MetadataExt as _;
-    let dev = fs::metadata(point).unwrap().dev();
-    let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+    // Not by stat(2), which would have the kernel keep attributes of the mount.
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let fields = mounts
+        .lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>());
+    let mount = fields
+        .into_iter()
+        .find(|fields| Path::new(fields[4]) == point);
+    let numbers = mount.unwrap()[2].to_owned();
     let uid = rustix::process::geteuid().as_raw();
     let session = std::env::var_os("XDG_RUNTIME_DIR").map(std::path::PathBuf::from);
     let base = match uid {
         0 => "/run".into(),
         uid => session.unwrap_or_else(|| format!("/run/user/{uid}").into()),
     };
-    base.join(format!("penstock/mount-{major}:{minor}.sock"))
+    base.join(format!("penstock/mount-{numbers}.sock"))
 }
 
 #[test]
