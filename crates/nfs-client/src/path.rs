@@ -72,8 +72,9 @@ mod tests {
         let odd = b"a/\xff\xfe b";
         assert_eq!(bytes(odd), odd);
         assert_eq!(bytes(&odd[..]), odd);
-        assert_eq!(bytes(odd.to_vec()), odd);
-        assert_eq!(bytes(&odd.to_vec()), odd);
+        let owned = odd.to_vec();
+        assert_eq!(bytes(&owned), odd);
+        assert_eq!(bytes(owned), odd);
         let path = Path::new(OsStr::from_bytes(odd));
         assert_eq!(bytes(path), odd);
         assert_eq!(bytes(path.to_owned()), odd);
