@@ -43,6 +43,8 @@ pub enum Need {
     Rpcbind,
     /// The programs that make Debian packages, split debug symbols off and judge units.
     Packager,
+    /// A program that builds container images, and one that reads what it says of them.
+    ImageBuilder,
     /// What commands in the documents are put together with: jq, zstd and namespaces.
     PageTools,
     /// The program under test, linked statically.
@@ -72,6 +74,7 @@ impl Need {
             Self::Chromium => "Chromium",
             Self::Rpcbind => "rpcbind",
             Self::Packager => "packaging tools",
+            Self::ImageBuilder => "builder of container images",
             Self::PageTools => "tools of the documents",
             Self::StaticProgram => "static program",
             Self::WholeMachine => "the whole machine",
@@ -146,6 +149,9 @@ pub fn missing(need: Need, engine: Engine) -> Option<String> {
             ("unshare", "util-linux"),
             ("ip", "iproute2"),
         ]),
+        Need::ImageBuilder => {
+            programs(&[("buildah", "buildah"), ("jq", "jq"), ("pgrep", "procps")])
+        }
         Need::PageTools => programs(&[
             ("jq", "jq"),
             ("zstd", "zstd"),

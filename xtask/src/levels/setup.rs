@@ -84,6 +84,8 @@ const PACKAGES: &[Package] = &[
     ),
     package("man-db", "shows the manual pages of a package"),
     package("dpkg-dev", "finds what a Debian package depends on"),
+    package("buildah", "builds the container image"),
+    package("procps", "pgrep, which finds the server of a container"),
     package("jq", "reads JSON in commands of the documents"),
     package("zstd", "compresses in a command of the documents"),
     package("sqlite3", "a database on a mount that rests on locks"),

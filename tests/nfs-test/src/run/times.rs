@@ -38,6 +38,7 @@ const TYPICAL: &[(&str, u32)] = &[
     ("screens-page", 4),
     ("package-deb", 30),
     ("package-static", 12),
+    ("package-image", 6),
     ("documents", 20),
     ("commands-ganesha", 1),
     ("commands-nfsd", 6),

@@ -151,9 +151,21 @@ pub(crate) const TABLE: &[Scenario] = &[
     },
     Scenario {
         name: "package-static",
-        about: "the tarball and the container with the static program, used and removed",
+        about: "the tarball with the static program, used and removed",
         needs: &[Need::Root, Need::Fuse, Need::Packager, Need::StaticProgram],
         run: packages::without_libraries,
+    },
+    Scenario {
+        name: "package-image",
+        about: "the container image: built, started, and replaced by another container with its volumes",
+        needs: &[
+            Need::Root,
+            Need::Fuse,
+            Need::Packager,
+            Need::StaticProgram,
+            Need::ImageBuilder,
+        ],
+        run: packages::image,
     },
     Scenario {
         name: "documents",

@@ -39,7 +39,7 @@ pub(super) fn debian(context: &Context) -> Result<String> {
     Ok(format!("{size} MiB, nothing left but the data"))
 }
 
-/// The tarball and the container's directory, both with the static program.
+/// The tarball, with the static program.
 pub(super) fn without_libraries(context: &Context) -> Result<String> {
     let program = needs::static_program().context("no static program")?;
     let made = package(context, "tarball", &program)?;
@@ -50,39 +50,24 @@ pub(super) fn without_libraries(context: &Context) -> Result<String> {
     copy.run(include_str!("tarball.sh"), DEADLINE)?;
     let left = copy.left(&["var/cache/"])?;
     ensure!(left == ["srv/files/kept"], "left behind: {left:?}");
-
-    let made = package(context, "container", &program)?;
-    let directory = made.iter().find(|path| path.is_dir());
-    container(context, directory.context("no directory")?)?;
     let size = archive.metadata()?.len() >> 20;
-    Ok(format!(
-        "{size} MiB, nothing left but the data; in an empty container"
-    ))
+    Ok(format!("{size} MiB, nothing left but the data"))
 }
 
-/// What the Containerfile makes of its directory, by hand: nothing but the program, and the two volumes. Its command
-/// is run in there.
-fn container(context: &Context, directory: &Path) -> Result<()> {
-    let text = std::fs::read_to_string(directory.join("Containerfile"))?;
-    let root = context.lab.dir.join("image");
-    for place in ["usr/bin", "srv", "var/lib/penstock"] {
-        std::fs::create_dir_all(root.join(place))?;
-    }
-    std::fs::copy(directory.join("penstock"), root.join("usr/bin/penstock"))?;
-    std::fs::write(root.join("srv/file"), "in the volume\n")?;
-    let words = |instruction: &str| -> Result<Vec<String>> {
-        let text = text.replace("\\\n", " ");
-        let line = text.lines().find_map(|line| line.strip_prefix(instruction));
-        Ok(serde_json::from_str(line.context("no such instruction")?)?)
-    };
-    let mut command = words("ENTRYPOINT ")?;
-    command.extend(words("CMD ")?);
-    let script = include_str!("container.sh");
+/// The container image: built of its directory, and its command run twice, with the same volumes.
+pub(super) fn image(context: &Context) -> Result<String> {
+    let program = needs::static_program().context("no static program")?;
+    let made = package(context, "container", &program)?;
+    let directory = made.iter().find(|path| path.is_dir());
+    let directory = directory.context("no directory")?;
+    let work = context.lab.dir.join("work");
+    std::fs::create_dir(&work)?;
     let mut unshare = Command::new("unshare");
-    unshare.args(["--mount", "--net", "--pid", "--fork", "--kill-child"]);
-    unshare.args(["sh", "-eu", "-c", script, "sh"]);
-    output_within(unshare.arg(&root).args(command), DEADLINE)?;
-    Ok(())
+    unshare.args(["--mount", "--net", "--pid", "--mount-proc"]);
+    unshare.args(["--fork", "--kill-child", "sh", "-eu", "-c"]);
+    unshare.args([include_str!("image.sh"), "sh"]);
+    output_within(unshare.arg(directory).arg(&work), DEADLINE)?;
+    Ok("built, started, a mount's open file read after its replacement".to_owned())
 }
 
 /// Makes a package of this kind of a program; where its files are.
