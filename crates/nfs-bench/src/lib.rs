@@ -18,6 +18,7 @@ pub mod content;
 pub mod counters;
 pub mod ior_hard;
 pub mod limits;
+pub mod mirror;
 pub mod modes;
 pub mod out_of_order;
 pub mod pin;

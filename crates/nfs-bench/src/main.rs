@@ -22,6 +22,7 @@ use nfs_bench::client;
 use nfs_bench::client::mover::{self, Move};
 use nfs_bench::ior_hard;
 use nfs_bench::limits;
+use nfs_bench::mirror;
 use nfs_bench::modes::run as modes;
 use nfs_bench::modes::{page, supervise};
 use nfs_bench::out_of_order::run as out_of_order;
@@ -30,7 +31,7 @@ use nfs_client::NfsUrl;
 use nfs_load::respond;
 
 use self::command_line::{
-    AutoArgs, ClientArgs, IorHardArgs, ModesArgs, OutOfOrderArgs, Results, kib, rounds,
+    AutoArgs, ClientArgs, IorHardArgs, ModesArgs, OutOfOrderArgs, Results, file_bytes, kib, rounds,
 };
 
 /// Measures NFS servers against each other
@@ -131,6 +132,21 @@ enum What {
     Auto(AutoArgs),
     /// The client: ours, libnfs's utilities, on our server, Ganesha and a responder without I/O
     Client(ClientArgs),
+    /// Mirroring to a server: `penstock sync`, and rsync and rclone on a mount of ours
+    Sync {
+        /// How many small files
+        #[arg(long, default_value_t = 100_000)]
+        files: usize,
+        /// The size of the large file
+        #[arg(long, default_value_t = 2.0)]
+        gib: f64,
+        /// Measurements of each, of which the median is shown
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
+        /// Write everything, all rounds included, to this file
+        #[arg(long)]
+        json: Option<PathBuf>,
+    },
     /// Read or write one file with the client library (what `client` measures it with)
     #[command(hide = true)]
     Move {
@@ -279,6 +295,22 @@ fn run(command: What) -> Result<ExitCode> {
         What::OutOfOrder(arguments) => run_out_of_order(&arguments),
         What::Auto(arguments) => run_auto(&arguments),
         What::Client(arguments) => run_client(&arguments),
+        What::Sync {
+            files,
+            gib,
+            rounds: count,
+            json,
+        } => {
+            if files > limits::SMALL_FILES_MAX {
+                bail!("--files is at most {}", limits::SMALL_FILES_MAX);
+            }
+            let options = mirror::Options {
+                files,
+                large_bytes: file_bytes(gib)?,
+                rounds: rounds(count)?,
+            };
+            run_sync(&options, json.as_deref())
+        }
         What::Move {
             url,
             write_bytes,
@@ -401,6 +433,21 @@ fn run_client(arguments: &ClientArgs) -> Result<ExitCode> {
     }
     let report = client::run::run(&options)?;
     arguments.results.write(&report, client::page::write)?;
+    print!("{}", report.summary().text());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_sync(options: &mirror::Options, json: Option<&Path>) -> Result<ExitCode> {
+    if !stage::is_inside() {
+        if !stage::is_root() {
+            bail!("this needs root: it makes namespaces and a file system of its own");
+        }
+        return Ok(code(stage::enter()?));
+    }
+    let report = mirror::run(options)?;
+    if let Some(path) = json {
+        std::fs::write(path, serde_json::to_vec_pretty(&report)?)?;
+    }
     print!("{}", report.summary().text());
     Ok(ExitCode::SUCCESS)
 }
