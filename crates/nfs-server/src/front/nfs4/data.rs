@@ -130,9 +130,8 @@ async fn write_data(compound: &mut Compound<'_>, args: &WriteArgs<'_>) -> Result
     };
     let written = cx
         .vfs()
-        .write(&cx.engine, &target, args.offset, payload, stability);
-    let (result, _wcc) = written.await;
-    let done = result.map_err(status)?;
+        .write_untold(&cx.engine, &target, args.offset, payload, stability);
+    let done = written.await.map_err(status)?;
     count_bytes(&cx.service.counters.bytes_written, done.count);
     cx.mode.set(Some(done.mode));
     Ok(WriteOk {

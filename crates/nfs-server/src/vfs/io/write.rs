@@ -11,6 +11,7 @@ use nfs_io::{Buf, Errno, Keep, Mode, WriteSync};
 
 use super::super::gate::{Group, Pass};
 use super::super::staging::Staged;
+use super::super::wcc::Change;
 use super::super::{Access, Error, Object, Result, WithWcc};
 use super::decide::{Failure, IoCall, len_of, transfer_error};
 use super::transfer::Transfer;
@@ -35,9 +36,43 @@ impl Vfs {
         payload: Payload,
         asked: Stability,
     ) -> WithWcc<WriteDone> {
-        let object = &target.object;
         // Begun before the attributes are taken: a change that comes between would go unseen.
-        let change = object.begin_change(target.actor.author);
+        let change = target.object.begin_change(target.actor.author);
+        let written = self.write_payload(engine, target, &change, offset, payload, asked);
+        match written.await {
+            (result, Some(before)) => {
+                let after = self.attributes(target).await.ok();
+                (result, change.wcc(before, after))
+            }
+            (result, None) => (result, self.wcc_unchanged(target).await),
+        }
+    }
+
+    /// [`Vfs::write`] for a reply without attributes, which are not asked for then.
+    pub(crate) async fn write_untold(
+        self: &Arc<Self>,
+        engine: &Engine,
+        target: &Target,
+        offset: u64,
+        payload: Payload,
+        asked: Stability,
+    ) -> Result<WriteDone> {
+        let change = target.object.begin_change(target.actor.author);
+        let written = self.write_payload(engine, target, &change, offset, payload, asked);
+        written.await.0
+    }
+
+    /// Writes within a change that has begun; tells the attributes from before it, if anything was tried.
+    async fn write_payload(
+        self: &Arc<Self>,
+        engine: &Engine,
+        target: &Target,
+        change: &Change,
+        offset: u64,
+        payload: Payload,
+        asked: Stability,
+    ) -> (Result<WriteDone>, Option<Stat>) {
+        let object = &target.object;
         let ready = self
             .ready_to_write(target, offset, payload.data.len())
             .await;
@@ -45,7 +80,7 @@ impl Vfs {
             Ok(ready) => ready,
             Err(error) => {
                 self.unreachable(target, error);
-                return (Err(error), self.wcc_unchanged(target).await);
+                return (Err(error), None);
             }
         };
         change.found(&before);
@@ -59,7 +94,7 @@ impl Vfs {
         let share = share.await;
         waiting.end();
         let Some(_share) = share else {
-            return (Err(Error::Busy), self.wcc_unchanged(target).await);
+            return (Err(Error::Busy), None);
         };
         let call = IoCall {
             io: Io::Write,
@@ -71,7 +106,7 @@ impl Vfs {
             memory: payload.data.address(),
         };
         let Some(mut transfer) = Transfer::new(self, target, &call, &before) else {
-            return (Err(FILE_TOO_LARGE), self.wcc_unchanged(target).await);
+            return (Err(FILE_TOO_LARGE), None);
         };
         transfer.tally.copied(payload.copied);
         self.await_turn(target, &before, &transfer.decision).await;
@@ -102,8 +137,7 @@ impl Vfs {
             self.close_if_written(target).await;
         }
         transfer.count(target, result.as_ref().map_or(0, |done| done.count));
-        let after = self.attributes(target).await.ok();
-        (result, change.wcc(before, after))
+        (result, Some(before))
     }
 
     /// Stages what of the data is to be staged and writes the rest: see [`Vfs::write_range`].
