@@ -412,7 +412,7 @@ fn all_commands_have_it_but_those_that_print_contents() {
     let told = support::run(&["--help"]);
     let told = String::from_utf8(told.stdout).unwrap();
     let groups = ["What looks:", "What copies:", "What changes:"];
-    let lines = told.lines().filter_map(|line| {
+    let lines = told.lines().map(str::trim_start).filter_map(|line| {
         let group = groups.iter().find(|group| line.starts_with(**group))?;
         line.strip_prefix(group)
     });

@@ -340,7 +340,13 @@ fn the_group_may_look_and_others_may_not() {
         assert!(known, "{told}");
         let refused = run(NOBODY, looks);
         assert_eq!(refused.status.code(), Some(1), "{looks:?}");
-        assert_eq!(text(&refused.stdout), "", "{looks:?}");
+        let told: serde_json::Value = serde_json::from_slice(&refused.stdout).unwrap();
+        assert_eq!(told["error"]["status"], "EACCES", "{told}");
+        assert_eq!(
+            told.as_object().map(serde_json::Map::len),
+            Some(1),
+            "{told}"
+        );
         let why = text(&refused.stderr);
         assert!(
             why.contains("user") && !why.contains("panicked"),
