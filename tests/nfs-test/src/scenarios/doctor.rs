@@ -213,7 +213,7 @@ fn stranger(context: &Context, dir: &Path) -> Result<u32> {
     let answer = doctor(&mut as_stranger(), &own)?;
     ensure!(answer.json["process"]["uid"] == STRANGER, "{}", answer.json);
     ensure!(
-        answer.json["handles"]["opened"] == "EPERM",
+        answer.json["handles"]["opened"]["status"] == "EPERM",
         "{}",
         answer.json
     );

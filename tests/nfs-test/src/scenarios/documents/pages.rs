@@ -120,6 +120,7 @@ pub(super) const NOT_RUN: &[(&str, &str, &str)] = &[
         "cargo xtask bench client",
         BENCHMARK,
     ),
+    ("docs/benchmarking.md", "cargo xtask bench sync", BENCHMARK),
     (
         "docs/design/0004-buffers.md",
         "cargo build --release -p nfs-io --example direct_io",
