@@ -103,7 +103,7 @@ impl Cursor {
         }
     }
 
-    /// The file.
+    /// The file that this cursor reads and writes.
     pub fn file(&self) -> &File {
         &self.file
     }

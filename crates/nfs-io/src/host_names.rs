@@ -29,7 +29,7 @@ pub struct NetgroupHosts {
     pub hosts: Vec<String>,
     /// The netgroup has a member without a host, which stands for every host there is.
     pub names_everybody: bool,
-    /// It has more hosts than were asked for.
+    /// It has more hosts than were asked for, or a member that is too long to be read.
     pub is_cut: bool,
 }
 
@@ -161,6 +161,7 @@ pub fn netgroup_hosts(netgroup: &str, most: usize) -> Result<NetgroupHosts, Look
                 clear_errno();
                 continue;
             }
+            found.is_cut |= no_room;
             break;
         }
         clear_errno();

@@ -25,9 +25,9 @@ pub enum Change {
 /// One figure of both reports.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Compared {
-    /// The step's name.
+    /// Name of the step of the workload.
     pub step: String,
-    /// The target's name.
+    /// Name of the server or file system that was measured.
     pub target: String,
     /// What the figure is, with its unit.
     pub figure: String,

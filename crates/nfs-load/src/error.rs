@@ -38,7 +38,7 @@ pub enum LoadError {
     Local {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error that the system call gave.
         error: io::Error,
     },
     /// Fewer bytes were moved than asked for, and it was not the end of the file.
@@ -46,7 +46,7 @@ pub enum LoadError {
     Short {
         /// READ or WRITE.
         doing: &'static str,
-        /// Where in the file.
+        /// Offset in the file, in bytes.
         offset: u64,
         /// How many bytes were asked for.
         asked: usize,
@@ -56,7 +56,7 @@ pub enum LoadError {
     /// What was read is not what was written.
     #[error("READ at {offset}: the bytes are not those that were written there")]
     WrongBytes {
-        /// Where in the file.
+        /// Offset in the file, in bytes.
         offset: u64,
     },
     /// The server began anew while data was not yet on stable storage.
@@ -84,7 +84,7 @@ pub enum LoadError {
     /// Not enough room for the files of the measurement.
     #[error("{path} has room for {free} bytes, and the files of this measurement take {needed}: give --size or --directory", path = path.display())]
     NoRoom {
-        /// The directory.
+        /// Directory in which the files were to be made.
         path: PathBuf,
         /// Bytes that are free.
         free: u64,
@@ -99,7 +99,7 @@ pub enum LoadError {
     System {
         /// What could not be done.
         doing: &'static str,
-        /// What the system said.
+        /// The error that the system call gave.
         error: io::Error,
     },
 }

@@ -25,18 +25,18 @@ use crate::sample::{Latency, Sample};
 pub enum Work {
     /// Read the records of a file.
     Read {
-        /// The file.
+        /// Name of the file in the measured directory.
         file: Name,
-        /// Its records.
+        /// Which pieces of the file are moved, and in which order.
         records: Records,
         /// Whether the file has the bytes of [`Noise`], and they are looked at.
         is_checked: bool,
     },
     /// Write the records of a file, and COMMIT.
     Write {
-        /// The file.
+        /// Name of the file in the measured directory.
         file: Name,
-        /// Its records.
+        /// Which pieces of the file are moved, and in which order.
         records: Records,
         /// When they are on stable storage.
         stable: Stable,
@@ -55,9 +55,9 @@ pub enum Work {
     List(Names),
     /// In turn, ask for the attributes of a file and read one of its records.
     Small {
-        /// The file.
+        /// Name of the file in the measured directory.
         file: Name,
-        /// Its records.
+        /// Which pieces of the file are moved, and in which order.
         records: Records,
     },
 }

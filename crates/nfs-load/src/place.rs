@@ -29,14 +29,14 @@ const ALIGNMENT: usize = 4096;
 pub enum Place {
     /// On a server.
     Nfs {
-        /// The directory.
+        /// Address of the directory in which files are made.
         url: NfsUrl,
         /// How it is mounted.
         options: MountOptions,
     },
     /// On this host.
     Local {
-        /// The directory.
+        /// Directory in which files are made.
         directory: PathBuf,
         /// Whether reads and writes go past the page cache (`O_DIRECT`).
         direct: bool,

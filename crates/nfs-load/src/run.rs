@@ -59,9 +59,9 @@ pub enum Event<'a> {
     Preparing(&'a str),
     /// A measurement begins: its number, and how many there will be.
     Measuring {
-        /// The step.
+        /// Name of the step of the workload.
         step: &'a str,
-        /// The target.
+        /// Name of the server or file system that is measured.
         target: &'a str,
         /// How many were before it.
         done: usize,
@@ -70,11 +70,11 @@ pub enum Event<'a> {
     },
     /// A target failed at a step, which is left out from then on.
     Failed {
-        /// The step.
+        /// Name of the step of the workload.
         step: &'a str,
-        /// The target.
+        /// Name of the server or file system that is measured.
         target: &'a str,
-        /// Why.
+        /// The reason for which it failed.
         error: &'a LoadError,
     },
 }

@@ -51,9 +51,9 @@ pub struct Report {
 /// The figures of one target at one step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The step's name.
+    /// Name of the step of the workload.
     pub step: String,
-    /// The target's name.
+    /// Name of the server or file system that was measured.
     pub target: String,
     /// What the throughput is counted in.
     pub unit: Unit,
@@ -92,7 +92,7 @@ pub struct Figures {
 /// What the generator can do at most.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ceiling {
-    /// The step's name.
+    /// Name of the step of the workload.
     pub step: String,
     /// The measurement against the responder.
     pub sample: Sample,

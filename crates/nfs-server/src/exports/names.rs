@@ -364,7 +364,7 @@ impl Names {
         if members.is_cut {
             let most = limits::CLIENT_HOSTS_MAX;
             troubles.push(format!(
-                "it has more than {most} hosts, and those beyond are passed over"
+                "it has more than {most} hosts, or a member too long to be read, and those from there on are passed over"
             ));
         }
         if addresses.is_empty() && troubles.is_empty() && members.hosts.is_empty() {
