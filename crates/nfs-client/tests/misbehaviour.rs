@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use nfs_client::ClientError;
 use nfs_client::file::{Depth, File, Windows};
-use nfs_client::{Client, Hint, MountOptions};
+use nfs_client::{Client, ConnectOptions, Hint, MountOptions};
 use nfs_wire::nfs3::Procedure;
 use tokio::time::timeout;
 
@@ -21,7 +21,11 @@ use double::chance::Chance;
 use double::faults::{Fault, HARMFUL, HARMLESS, Profile};
 
 /// More than all time limits of the client together. Where the clock jumps, it costs nothing.
-const HANG: Duration = Duration::from_secs(24 * 3600);
+const HANG: Duration = Duration::from_secs(1000 * 3600);
+
+/// How long a call may take. A server that answers only some calls, and closes connections, leaves one of some thousand
+/// unanswered for the five minutes that are usual: which one is up to how the threads of the kernel take turns.
+const CALL_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 /// Largest file of the runs, bytes.
 const FILE_BYTES: usize = 100_000;
@@ -70,7 +74,12 @@ async fn mounted(double: &Double, chance: &mut Chance) -> Client {
         memory_bytes_max: [0, 50_000, 1 << 20][chance.below(3)],
     };
     let (_, hint) = Hint::WORDS[chance.below(Hint::WORDS.len())];
+    let connect = ConnectOptions {
+        call_timeout: CALL_TIMEOUT,
+        ..ConnectOptions::default()
+    };
     let options = MountOptions {
+        connect,
         windows,
         hint,
         ..MountOptions::default()

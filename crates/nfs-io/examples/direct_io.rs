@@ -163,6 +163,7 @@ fn op(job: &Job, offset: u64, buf: Buf) -> Op {
             range,
             sync,
             mode,
+            may_wait: false,
             keep,
         }
     } else {

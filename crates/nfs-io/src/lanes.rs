@@ -13,12 +13,16 @@
 //! What waits is bounded for each lane. In a full lane, a job of a client that holds less than its share of
 //! what waits pushes out the latest job of the client that holds most; any other is refused.
 //!
+//! What is to be done once for many jobs goes *behind* a lane: it starts when all that waited there when it came has
+//! started, or [`BEHIND_JOBS_MAX`] have, and is never refused. Where the lane has taken its share, so that what waits may
+//! wait for what is stuck, it has a place beyond that at once. There is little of it, as its callers see to.
+//!
 //! Without threads, clock and I/O: the pool and the ring ask who is next.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-use crate::limits::{LANES_IDLE_MAX, TURNS_IDLE_CLIENTS_MAX};
+use crate::limits::{BEHIND_JOBS_MAX, LANES_IDLE_MAX, TURNS_IDLE_CLIENTS_MAX};
 use crate::turns::ClientKey;
 
 mod fair;
@@ -108,6 +112,15 @@ struct LaneState<T> {
     beyond: usize,
     running_of: RunningOf,
     queue: FairQueue<T>,
+    /// How many jobs of the queue have started.
+    started: u64,
+    behind: VecDeque<Behind<T>>,
+}
+
+/// A job that starts once `after` jobs of the queue have, or when the queue is empty.
+struct Behind<T> {
+    after: u64,
+    job: T,
 }
 
 /// By which right a job may start.
@@ -175,7 +188,7 @@ impl<T> Lanes<T> {
     pub(crate) fn wait(&mut self, queue: Queue, job: T) -> Option<T> {
         let full = self.is_full_for(queue);
         let lane = self.lanes.entry(queue.lane).or_default();
-        let had_its_turn = !lane.queue.is_empty();
+        let had_its_turn = lane.has_something();
         let pushed_out = full
             .then(|| lane.queue.push_out_for(queue.client, queue.weight))
             .flatten();
@@ -185,6 +198,17 @@ impl<T> Lanes<T> {
             self.turns.push_back(queue.lane);
         }
         pushed_out
+    }
+
+    /// Lets a job wait until all that waits in its lane now has started, or as much of it as [`BEHIND_JOBS_MAX`].
+    pub(crate) fn wait_behind(&mut self, name: Lane, job: T) {
+        let lane = self.lanes.entry(name).or_default();
+        if !lane.has_something() {
+            self.turns.push_back(name);
+        }
+        let after = lane.started + lane.queue.len().min(BEHIND_JOBS_MAX) as u64;
+        lane.behind.push_back(Behind { after, job });
+        self.queued += 1;
     }
 
     fn is_full_for(&self, queue: Queue) -> bool {
@@ -203,10 +227,7 @@ impl<T> Lanes<T> {
         let (at, right) = turns.find_map(|(at, &lane)| Some((at, self.right_of(lane)?)))?;
         let name = self.turns.remove(at)?;
         let lane = self.lanes.get_mut(&name)?;
-        let running_of = &lane.running_of;
-        let (client, job) = lane
-            .queue
-            .pop(|network| right == Right::Share || !running_of.has(network))?;
+        let (client, job) = lane.pop(right)?;
         lane.running += 1;
         lane.running_of.begin(client.network);
         self.running += 1;
@@ -215,7 +236,7 @@ impl<T> Lanes<T> {
             lane.beyond += 1;
             self.beyond += 1;
         }
-        if !lane.queue.is_empty() {
+        if lane.has_something() {
             self.turns.push_back(name);
         }
         let queue = Queue {
@@ -247,7 +268,13 @@ impl<T> Lanes<T> {
         self.turns.clear();
         self.queued = 0;
         let lanes = self.lanes.values_mut();
-        lanes.flat_map(|lane| lane.queue.take_all()).collect()
+        lanes
+            .flat_map(|lane| {
+                let behind = std::mem::take(&mut lane.behind);
+                let behind = behind.into_iter().map(|behind| behind.job);
+                lane.queue.take_all().into_iter().chain(behind)
+            })
+            .collect()
     }
 
     fn queued_in(&self, lane: Lane) -> usize {
@@ -260,7 +287,8 @@ impl<T> Lanes<T> {
         }
         let lane = self.lanes.get(&name)?;
         let may = self.beyond < self.free() / 2
-            && lane.queue.has_any(|network| !lane.running_of.has(network));
+            && (lane.queue.has_any(|network| !lane.running_of.has(network))
+                || lane.may_start_behind(Right::FirstOfNetwork));
         may.then_some(Right::FirstOfNetwork)
     }
 
@@ -275,7 +303,7 @@ impl<T> Lanes<T> {
         if self.lanes.len() <= LANES_IDLE_MAX {
             return;
         }
-        let idle = |lane: &LaneState<T>| lane.running == 0 && lane.queue.is_empty();
+        let idle = |lane: &LaneState<T>| lane.running == 0 && !lane.has_something();
         if self.lanes.get(&name).is_some_and(idle) {
             self.lanes.remove(&name);
         }
@@ -325,7 +353,40 @@ impl<T> Default for LaneState<T> {
             beyond: 0,
             running_of: RunningOf::default(),
             queue: FairQueue::default(),
+            started: 0,
+            behind: VecDeque::new(),
         }
+    }
+}
+
+impl<T> LaneState<T> {
+    fn has_something(&self) -> bool {
+        !self.queue.is_empty() || !self.behind.is_empty()
+    }
+
+    /// Whether the first of those behind may start by this right. Where the lane has taken its share, what it is
+    /// behind may be stuck: it waits for nothing then.
+    fn may_start_behind(&self, right: Right) -> bool {
+        let Some(first) = self.behind.front() else {
+            return false;
+        };
+        match right {
+            Right::Share => self.queue.is_empty() || self.started >= first.after,
+            Right::FirstOfNetwork => !self.running_of.has(Client::OWN.network),
+        }
+    }
+
+    fn pop(&mut self, right: Right) -> Option<(Client, T)> {
+        if self.may_start_behind(right) {
+            let behind = self.behind.pop_front()?;
+            return Some((Client::OWN, behind.job));
+        }
+        let running_of = &self.running_of;
+        let popped = self
+            .queue
+            .pop(|network| right == Right::Share || !running_of.has(network))?;
+        self.started += 1;
+        Some(popped)
     }
 }
 

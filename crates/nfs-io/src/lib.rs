@@ -10,8 +10,10 @@
 //! - [`confine`]: what the process gives up of itself.
 //! - [`peer`], [`accounts`]: who is at the other end of a connection, and what the user database says of them.
 //! - [`host_names`]: the addresses of hosts and netgroups by their names.
+//! - [`future_boxes`]: boxes for futures that are used again.
 //! - [`op`], [`engine`], [`plan`], [`probe`]: reads, writes and flushes as values, executed by an
 //!   io_uring ring or by the thread pool with the same results.
+//! - [`write_waits`]: which writes to the page cache wait for the disk although they are told not to wait.
 //! - [`auto`], [`memory`]: which way of moving bytes suits a file, and what that depends on around it.
 //!
 //! A program that wants only a part of it takes the features of that part. Without any, there are [`budget`],
@@ -34,6 +36,8 @@ pub mod accounts;
 pub mod auto;
 pub mod budget;
 pub mod buffer;
+#[cfg(feature = "serve")]
+pub mod busy_poll;
 #[cfg(feature = "files")]
 pub mod caps;
 #[cfg(feature = "serve")]
@@ -50,6 +54,8 @@ mod faults;
 pub mod finding;
 #[cfg(feature = "files")]
 pub mod fs;
+#[cfg(feature = "serve")]
+pub mod future_boxes;
 pub mod glob;
 #[cfg(feature = "serve")]
 pub mod heap;
@@ -91,6 +97,10 @@ pub mod staging;
 pub mod turns;
 #[cfg(feature = "serve")]
 pub mod usage;
+#[cfg(feature = "serve")]
+pub mod wake_ups;
+#[cfg(feature = "serve")]
+pub mod write_waits;
 
 #[cfg(test)]
 mod testing;
@@ -98,7 +108,11 @@ mod testing;
 pub use budget::{Budget, Reservation};
 pub use buffer::{Buf, BufferPool};
 #[cfg(feature = "serve")]
+pub use busy_poll::BusyPoll;
+#[cfg(feature = "serve")]
 pub use engine::{Completion, Engine, EngineKind};
+#[cfg(feature = "serve")]
+pub use future_boxes::{FutureBox, FutureBoxes};
 #[cfg(feature = "files")]
 pub use identity::{Creds, LocalGid, LocalUid};
 #[cfg(feature = "serve")]
@@ -114,6 +128,8 @@ pub use rustix::io::Errno;
 pub use shares::{Share, Shares};
 #[cfg(feature = "serve")]
 pub use turns::{ClientKey, Sharer};
+#[cfg(feature = "serve")]
+pub use write_waits::WriteWaits;
 
 /// Result of everything that asks the kernel: the value, or the kernel's errno.
 pub type Result<T> = core::result::Result<T, Errno>;

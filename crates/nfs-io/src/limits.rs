@@ -130,6 +130,10 @@ pub const STAGING_WRITTEN_IN_PART_MAX: usize = 2048;
 /// them: some hundred bytes each.
 pub const LANES_IDLE_MAX: usize = 64;
 
+/// Most jobs of a lane that start before one that goes behind what waits there: one client that lets thousands wait
+/// holds nobody's back for longer.
+pub const BEHIND_JOBS_MAX: usize = 32;
+
 /// System calls with a number below this are remembered by name when they are refused: Linux is at
 /// about 470, after thirty years.
 pub const SYSTEM_CALLS_MAX: usize = 1024;
@@ -254,3 +258,7 @@ pub const HOST_ADDRESSES_MAX: usize = 64;
 pub const NETGROUP_BYTES_USUAL: usize = 1 << 10;
 /// Most bytes for one member of a netgroup.
 pub const NETGROUP_BYTES_MAX: usize = 64 << 10;
+
+/// Longest time, in microseconds, that an event loop may be set to poll before it sleeps: it keeps a processor busy for
+/// that long after each call. What a wake-up costs is saved by a hundredth of it.
+pub const BUSY_POLL_MICROSECONDS_MAX: u64 = 5000;

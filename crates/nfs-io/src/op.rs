@@ -42,6 +42,8 @@ pub enum Op {
         sync: WriteSync,
         /// The mode of the transfer, with the conditions that a read has for `Direct`.
         mode: Mode,
+        /// It may have to wait for the disk before it can change the page cache: see [`crate::write_waits`].
+        may_wait: bool,
         /// What must not end before the operation has.
         keep: Keep,
     },
@@ -167,6 +169,24 @@ impl Op {
     /// Whether it need not be done where nobody waits for it any more: nothing is different after it.
     pub(crate) fn changes_nothing(&self) -> bool {
         matches!(self, Self::Read { .. })
+    }
+
+    /// Whether it may wait for the disk though the kernel is told not to wait (`IOCB_NOWAIT`).
+    ///
+    /// Of a write to the page cache that waits before it changes anything its `may_wait` tells.
+    /// What has to be stable is flushed at the end of the write: XFS does that at once where the data went into the page
+    /// cache, or where the device has ended the direct write by then. And what is not to stay in the page cache is handed
+    /// to the device at the end of the write, which may have no room for it (`filemap_fdatawrite_range_kick`).
+    pub(crate) fn waits_in_spite_of_nowait(&self) -> bool {
+        match self {
+            Self::Write {
+                sync,
+                mode,
+                may_wait,
+                ..
+            } => *may_wait || !matches!(sync, WriteSync::None) || *mode == Mode::DontCache,
+            Self::Read { .. } | Self::Fsync { .. } => false,
+        }
     }
 
     /// Bytes that the operation is to move; 0 for a flush.

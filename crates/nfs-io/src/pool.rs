@@ -28,6 +28,7 @@ use crate::identity::ServerIdentity;
 use crate::lanes::{Lane, LaneLimits, Lanes, Queue};
 use crate::limits::{POOL_DROP_SECONDS, POOL_IDLE_SECONDS, POOL_QUEUED_MAX, POOL_THREADS_MAX};
 use crate::promptness;
+use crate::wake_ups::{Gathered, gathered};
 
 /// The bounds of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,12 +137,62 @@ impl Pool {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let submitted = self.submit(queue.into(), job, |job| job());
-        async move {
-            match submitted {
-                Ok(value) => value.await,
-                Err(refused) => Err(refused.why),
+        awaited(self.submit(queue.into(), job, |job| job()))
+    }
+
+    /// Runs a job as [`Pool::run`] does, whose value comes when it gives one, which may be after its end and by another
+    /// thread. Where the job and all that it handed [`Give`] to are gone without one, there is none.
+    ///
+    /// # Errors
+    /// As [`Pool::run`], and [`PoolFull::Closed`] where no value was given.
+    pub fn run_giving<Q, T, F>(
+        &self,
+        queue: Q,
+        job: F,
+    ) -> impl Future<Output = Result<T, PoolFull>> + Send + use<Q, T, F>
+    where
+        Q: Into<Queue>,
+        T: Send + 'static,
+        F: FnOnce(Give<T>) + Send + 'static,
+    {
+        let (sender, receiver) = oneshot::channel();
+        let work = move |job: F, start| {
+            let give = Give(Some(sender));
+            match start {
+                // Its panic is told by `Give`, which goes with it.
+                Start::Now => drop(catch_unwind(AssertUnwindSafe(|| job(give)))),
+                Start::PushedOut(why) => give.send(Err(why)),
             }
+        };
+        let offered = self.offer(queue.into(), job, work);
+        awaited(offered.map(|()| JobFuture {
+            receiver: gathered(receiver),
+        }))
+    }
+
+    /// Runs a job once all that waits in the lane now has been started. It is refused by no limit: callers see to it
+    /// that there is little of it, and that a job which gets dropped is no loss.
+    ///
+    /// A job of this pool that calls this does so at its end: its thread is counted on to look for more then.
+    pub fn run_behind(&self, lane: Lane, job: impl FnOnce() + Send + 'static) {
+        let inner = &self.handle.0;
+        let job: Job = Box::new(move |start| {
+            if let Start::Now = start {
+                // A panic ends the job and nothing else; what it owns tells those who wait for it.
+                drop(catch_unwind(AssertUnwindSafe(job)));
+            }
+        });
+        let mut state = inner.state.lock();
+        if state.closed || (state.threads == 0 && !inner.spawn(&mut state)) {
+            state.stats.refused += 1;
+            // It may own anything, this pool too: not under the lock.
+            MutexGuard::unlocked(&mut state, || drop(job));
+            return;
+        }
+        state.stats.accepted += 1;
+        state.lanes.wait_behind(lane, job);
+        if !std::ptr::eq(WORKS_FOR.get(), Arc::as_ptr(inner)) && state.lanes.has_next() {
+            inner.wake_one(&mut state);
         }
     }
 
@@ -171,7 +222,9 @@ impl Pool {
             let _nobody_waits = sender.send(outcome);
         };
         self.offer(queue.into(), input, work)?;
-        Ok(JobFuture { receiver })
+        Ok(JobFuture {
+            receiver: gathered(receiver),
+        })
     }
 
     /// Runs a job as [`Pool::submit`] does; one that is pushed out later has the value of `instead`. One for
@@ -202,7 +255,9 @@ impl Pool {
             let _nobody_waits = sender.send(Ok(outcome));
         };
         self.offer(queue, input, work)?;
-        Ok(JobFuture { receiver })
+        Ok(JobFuture {
+            receiver: gathered(receiver),
+        })
     }
 
     fn offer<A, F>(&self, queue: Queue, input: A, work: F) -> Result<(), Refused<A>>
@@ -266,7 +321,57 @@ pub struct Refused<A> {
 #[must_use = "the job runs anyway; its value is lost"]
 #[derive(Debug)]
 pub struct JobFuture<T> {
-    receiver: oneshot::Receiver<Result<std::thread::Result<T>, PoolFull>>,
+    receiver: Gathered<oneshot::Receiver<Outcome<T>>>,
+}
+
+/// The value of a job, its panic, or why it did not run.
+type Outcome<T> = Result<std::thread::Result<T>, PoolFull>;
+
+/// By which a job of [`Pool::run_giving`] gives its value.
+#[derive(Debug)]
+pub struct Give<T>(Option<oneshot::Sender<Outcome<T>>>);
+
+impl<T> Give<T> {
+    /// Gives the value to whoever waits for it.
+    pub fn give(self, value: T) {
+        self.send(Ok(Ok(value)));
+    }
+
+    fn send(mut self, outcome: Outcome<T>) {
+        if let Some(sender) = self.0.take() {
+            // A lost receiver is fine: nobody wants the value any more.
+            let _nobody_waits = sender.send(outcome);
+        }
+    }
+}
+
+impl<T> Drop for Give<T> {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Some(sender) = self.0.take()
+        {
+            let panic: Box<dyn Any + Send> = Box::new("the job panicked");
+            let _nobody_waits = sender.send(Ok(Err(panic)));
+        }
+    }
+}
+
+/// The value of a job, or why it was refused.
+///
+/// It is no `async fn`: the future of one keeps its argument twice, and every call in progress keeps such a future.
+#[expect(
+    clippy::manual_async_fn,
+    reason = "an `async fn` makes a larger future"
+)]
+fn awaited<T, A>(
+    submitted: Result<JobFuture<T>, Refused<A>>,
+) -> impl Future<Output = Result<T, PoolFull>> {
+    async move {
+        match submitted {
+            Ok(value) => value.await,
+            Err(refused) => Err(refused.why),
+        }
+    }
 }
 
 impl<T> Future for JobFuture<T> {

@@ -1,7 +1,7 @@
 //! What this machine offers, asked once at start and printed; in [`directory`], what a directory
 //! offers, asked by an operator; and in [`diagnosis`], what that means for a server.
 
-mod device;
+pub(crate) mod device;
 pub mod diagnosis;
 pub mod directory;
 mod residency;

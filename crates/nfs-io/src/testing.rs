@@ -1,6 +1,7 @@
 //! What tests of this crate share.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount,
@@ -84,10 +85,65 @@ pub(crate) fn small_tmpfs(bytes: u64) -> Option<OwnedFd> {
 /// The root of a file system of a kind that has direct I/O, of 512-byte blocks or larger, mounted
 /// nowhere: it goes away with the descriptor. `Err` says what is missing.
 pub(crate) fn disk_fs(kind: &str, sector_bytes: u32) -> std::result::Result<OwnedFd, String> {
+    disk_fs_in(&std::env::temp_dir(), kind, sector_bytes, false)
+}
+
+/// A file system as [`disk_fs`] makes it, whose disk can be made to hang.
+pub(crate) struct HangingFs {
+    pub(crate) root: OwnedFd,
+    /// Holds the disk's image.
+    beneath: OwnedFd,
+}
+
+impl HangingFs {
+    /// On a disk that wants pages to stay as they are while they are written back.
+    pub(crate) fn with_stable_pages(kind: &str) -> std::result::Result<Self, String> {
+        let beneath = disk_fs("ext4", 512)?;
+        let root = disk_fs_in(&path_of(&beneath), kind, 512, true)?;
+        Ok(Self { root, beneath })
+    }
+
+    /// The disk takes no write from now on.
+    pub(crate) fn hang(&self) {
+        self.fsfreeze("--freeze");
+    }
+
+    /// The disk makes all writes that wait.
+    pub(crate) fn go_on(&self) {
+        self.fsfreeze("--unfreeze");
+    }
+
+    fn fsfreeze(&self, what: &str) {
+        let path = path_of(&self.beneath);
+        run("fsfreeze", &[what, &path.to_string_lossy()]).unwrap();
+    }
+}
+
+impl Drop for HangingFs {
+    fn drop(&mut self) {
+        // A loop device keeps what was set for whoever has its number next.
+        let dev = fs::statx(self.root.as_fd()).unwrap().dev;
+        let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+        set_stable_pages(&format!("/sys/dev/block/{major}:{minor}"), false).unwrap();
+    }
+}
+
+/// A path to it for other processes too.
+fn path_of(dir: &OwnedFd) -> PathBuf {
+    let (process, fd) = (std::process::id(), dir.as_raw_fd());
+    format!("/proc/{process}/fd/{fd}").into()
+}
+
+fn disk_fs_in(
+    dir: &Path,
+    kind: &str,
+    sector_bytes: u32,
+    stable_pages: bool,
+) -> std::result::Result<OwnedFd, String> {
     if !caps::has(Capability::SysAdmin) {
         return Err("mounting a file system needs CAP_SYS_ADMIN".into());
     }
-    let image = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
+    let image = tempfile::NamedTempFile::new_in(dir).map_err(|error| error.to_string())?;
     // As large as the pickiest of them asks for; a hole.
     let bytes = 320 << 20;
     image
@@ -108,11 +164,22 @@ pub(crate) fn disk_fs(kind: &str, sector_bytes: u32) -> std::result::Result<Owne
         ],
     )?;
     let mounted = run(&format!("mkfs.{kind}"), &["-q", &device])
-        .and_then(|_| mount_device(kind, &device).map_err(|errno| errno.to_string()));
+        .and_then(|_| set_stable_pages(&device.replace("/dev", "/sys/block"), stable_pages))
+        .and_then(|()| mount_device(kind, &device).map_err(|errno| errno.to_string()));
     // While it is mounted this only says that the device ends with the mount; the image, which has
     // no name from here on, ends with the device.
     run("losetup", &["--detach", &device])?;
     mounted
+}
+
+fn set_stable_pages(device_dir: &str, wanted: bool) -> std::result::Result<(), String> {
+    let attribute = format!("{device_dir}/queue/stable_writes");
+    let word = if wanted { "1" } else { "0" };
+    let now = std::fs::read_to_string(&attribute).unwrap_or_default();
+    if now.trim() == word {
+        return Ok(());
+    }
+    std::fs::write(&attribute, word).map_err(|error| format!("{attribute}: {error}"))
 }
 
 fn run(program: &str, arguments: &[&str]) -> std::result::Result<String, String> {

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use nfs_io::EngineKind;
 use nfs_io::engine::Engine;
+use nfs_io::{EngineKind, FutureBoxes};
 use tokio::runtime::Runtime;
 
 use crate::exports::config::Config;
@@ -18,6 +18,7 @@ use crate::front::dispatch::{self, Answer, Begun};
 use crate::front::service::Service;
 use crate::host::state_dir::StateDir;
 use crate::net::receive::{Receiver, Step, Wanted};
+use crate::operate::calls;
 use crate::rpc::caller::Caller;
 use crate::rpc::client_id::Peer;
 use crate::rpc::standing::Standing;
@@ -62,7 +63,10 @@ impl Dispatch {
     /// What one connection, which sends these `bytes` in reads of `read_len`, is sent: one record per
     /// reply, with its mark. `None` at the end where the connection is closed on it.
     pub fn receive(&self, bytes: &[u8], read_len: usize) -> Vec<Option<Vec<u8>>> {
-        let mut receiver = Receiver::new(self.service.vfs.io_bytes_max);
+        let mut receiver = Receiver::new(
+            self.service.vfs.io_bytes_max,
+            self.service.receive_buffers.clone(),
+        );
         let mut replies = Vec::new();
         for mut read in bytes.chunks(read_len.max(1)) {
             if !self.feed(&mut receiver, &mut read, &mut replies) {
@@ -122,6 +126,7 @@ impl Dispatch {
         Context {
             service: Arc::clone(&self.service),
             engine: self.engine.clone(),
+            compound_boxes: FutureBoxes::new(0),
             peer: Rc::clone(&self.peer),
             turn: Default::default(),
             gone: Default::default(),
@@ -131,6 +136,7 @@ impl Dispatch {
                 self.peer.unnamed(),
                 Instant::now(),
             ),
+            received: calls::now(),
             origin: self.service.replies.origin(),
             crowded: false,
             export: Cell::default(),

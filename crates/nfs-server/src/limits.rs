@@ -97,6 +97,16 @@ pub const HANDLE_TABLE_CACHE_BYTES_MAX: usize = 8 << 20;
 /// Longest name, in bytes: more than any Linux file system takes (255).
 pub const HANDLE_TABLE_NAME_BYTES_MAX: usize = 4096;
 
+/// How long a round of group commit waits for changes: for those that other threads are at work on, of which most take
+/// some tens of microseconds, and before that for those to come whose clients were answered just now. One that has to
+/// wait for its disk takes part in a later round.
+pub const ROUND_WAITS_MAX: std::time::Duration = std::time::Duration::from_micros(500);
+/// How many times as long as the last flush took a round of group commit waits for changes to come, within
+/// [`ROUND_WAITS_MAX`]: a change that is there waits longer by so much, so that a flush less is made.
+pub const ROUND_GATHERS_FLUSHES_MAX: u32 = 4;
+/// Of 2 to this power rounds in a row one waits for changes to come, where the last that did have waited in vain.
+pub const ROUNDS_PASSED_LOG2_MAX: u32 = 5;
+
 // Connections.
 
 /// Calls of one connection that may run at once; at the cap its socket is not read. Hundreds may
@@ -120,8 +130,17 @@ pub const RECORD_BYTES_PER_PLACE: usize = 1024;
 /// What a call in progress keeps in mind while it waits, bytes, without the record it came in: all that is boxed at
 /// once for each call. What a COMPOUND needs besides is boxed where one is called.
 pub const CALL_IN_PROGRESS_BYTES_MAX: usize = 4608;
+/// Boxes of that size that each shard keeps for calls to come, 144 KiB at most. A call that is over when it was looked at
+/// once needs one alone; as many as this may wait together.
+pub const CALL_BOXES_SPARE_PER_SHARD: usize = 32;
 /// The same of a COMPOUND, besides.
 pub const COMPOUND_IN_PROGRESS_BYTES_MAX: usize = 6656;
+/// Boxes of that size that each shard keeps for COMPOUNDs to come, 104 KiB at most.
+pub const COMPOUND_BOXES_SPARE_PER_SHARD: usize = 16;
+/// Bytes that the reply to a COMPOUND has room for when it begins: a GETATTR's with its SEQUENCE, mostly.
+pub const COMPOUND_REPLY_BYTES_AT_FIRST: usize = 384;
+/// Bytes that the result of one operation has room for when the first begins: all attributes that Linux asks for.
+pub const OPERATION_RESULT_BYTES_AT_FIRST: usize = 320;
 /// What is recorded of a call that waits, bytes, with all the steps that it may have ([`CALL_STEPS_MAX`]).
 pub const CALL_RECORDED_BYTES_MAX: usize = 3584;
 /// Calls that one client may have running on a shard, as a multiple of the places that this leaves free, for
@@ -154,6 +173,11 @@ pub const TIMES_FREE_PER_MOUNT_MAX: u32 = 3;
 /// Seconds that a WRITE waits for its file system, which holds all the buffers that it may
 /// ([`BUFFERS_PER_MOUNT_DIVISOR`]), before the client is told to come again.
 pub const WRITE_WAITS_SECONDS_MAX: u64 = 5;
+/// A stable WRITE is synced with others of its file where so many of them are under way.
+pub const SYNCED_WITH_OTHERS_WRITES_MIN: usize = 12;
+/// Bytes of a file that clients wrote and did not commit, up to which stable WRITEs of it that come together are synced
+/// together: a sync of the file has to wait for those too.
+pub const SYNCED_WITH_OTHERS_BYTES_MAX: u64 = 1 << 20;
 /// Bytes read at once from a socket where calls begin: some hundred small ones. Of a large WRITE
 /// that comes behind them, no more than this has to be copied.
 pub const CALLS_READ_BYTES_MAX: usize = 32 << 10;
@@ -174,9 +198,9 @@ pub const UNSENT_LOOSE_BYTES_MAX: usize = 512 << 10;
 /// Bytes of replies other than those of READ, READDIR and READDIRPLUS that a connection may hold without
 /// asking the memory budget.
 pub const UNSENT_BYTES_UNACCOUNTED_MAX: usize = 16 << 10;
-/// Places for replies, of about 170 bytes each, that a connection keeps when it has sent all. Very many connections had
-/// many calls in progress once, and are idle now.
-pub const UNSENT_PLACES_IDLE: usize = 8;
+/// Places for replies, of about 170 bytes each, that a shard keeps for whichever of its connections has replies next. A
+/// connection that has sent all keeps none: very many are idle.
+pub const UNSENT_PLACES_SPARE: usize = 256;
 /// Bytes of a call that a connection may hold without asking the memory budget.
 pub const CALL_BYTES_UNACCOUNTED_MAX: usize = 4096;
 /// Largest call, bytes, that is taken without asking the memory budget if the rest of it is here: the number
@@ -442,6 +466,8 @@ pub const ORDER_PASSED_MAX: usize = 128;
 pub const UNSTABLE_WRITERS_PER_OBJECT_MAX: usize = 64;
 /// Objects put out of the file cache by one insertion.
 pub const EVICTIONS_PER_INSERT_MAX: usize = 8;
+/// Objects of which a shard keeps the latest look at their attributes, for calls that came before it.
+pub const LATEST_LOOKS_MAX: usize = 8;
 /// Names of which LOOKUP remembers where they led.
 pub const LOOKUP_HINTS_MAX: usize = 8192;
 /// Between two sweeps, how often a file is closed for writing before a reply goes out. A stream of stable WRITEs,
@@ -642,6 +668,8 @@ pub const TRACE_FOLLOWERS_MAX: usize = 8;
 /// Calls that the flight recorder keeps of each shard; then the oldest goes. Each takes some 800 bytes, and with all the
 /// steps that one may have 3.4 KiB, which makes less than 4 MiB.
 pub const FLIGHT_RECORDER_CALLS_PER_SHARD: usize = 1024;
+/// Records that each shard keeps for calls to come: as many calls begin together, before the first of them is over.
+pub const FLIGHT_RECORDER_SPARE_PER_SHARD: usize = 64;
 /// Steps that are recorded of one call, at 32 bytes; those beyond are counted. A READ or WRITE has up to 25, and each
 /// operation of a COMPOUND some more.
 pub const CALL_STEPS_MAX: usize = 96;
@@ -651,6 +679,11 @@ pub const CRASH_LOCK_MILLISECONDS_MAX: u64 = 50;
 pub const CRASH_FILES_MAX: usize = 8;
 /// Calls that wait for one that follows calls; those beyond are lost, counted, and said.
 pub const CALLS_QUEUE_MAX: usize = 1024;
+/// Procedures and operations that wait for one that records them, each of some 170 bytes; those beyond are lost, counted,
+/// and said.
+pub const RECORDING_QUEUE_MAX: usize = 64 << 10;
+/// Connections that record calls at once.
+pub const RECORDINGS_MAX: usize = 2;
 /// Most calls that are kept for one that asks for the slowest.
 pub const CALLS_SLOWEST_MAX: usize = 1000;
 /// Unsent replies of one connection whose calls' records wait for them to be sent; the records of others end when the

@@ -15,13 +15,13 @@ use std::future::Future;
 use std::hash::RandomState;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nfs_io::caps::{self, Capability};
 use nfs_io::identity::ServerIdentity;
-use nfs_io::{Budget, BufferPool, EngineKind, PoolLimits, fs, heap, probe};
+use nfs_io::{Budget, BufferPool, BusyPoll, EngineKind, PoolLimits, fs, heap, probe};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
@@ -38,12 +38,13 @@ use crate::limits;
 use crate::net::accept::{Entrance, accept};
 use crate::net::clients::Clients;
 use crate::net::shard::{self, Accepted, ShardStart};
+use crate::net::shards::Shards;
 use crate::operate::audit::Audit;
 use crate::operate::calls::Recorder;
 use crate::operate::control::{
     Asker, AuditFollower, CallFollower, CallQuery, ClientStatus, ConfinementStatus, FollowRequest,
-    Follower, IoStatus, Listening, MemoryStatus, RecorderLevel, Status, TraceChange, TraceStatus,
-    VerifierOrder, VerifierStatus,
+    Follower, IoStatus, Listening, MemoryStatus, RecorderLevel, Recording, RecordingQuery, Status,
+    TraceChange, TraceStatus, VerifierOrder, VerifierStatus,
 };
 use crate::operate::counters::{Counters, count};
 use crate::rpc::reply_cache::ReplyCache;
@@ -82,6 +83,7 @@ pub struct Server {
     trust_loopback: bool,
     shards: Mutex<Vec<ShardHandle>>,
     shard_count: usize,
+    busy_poll: BusyPoll,
     drain: watch::Sender<bool>,
     facts: Facts,
     started: Instant,
@@ -167,7 +169,9 @@ impl Server {
         ));
         let (drain, draining) = watch::channel(false);
         let shard_count = config.server.shards.unwrap_or_else(processors);
-        let shards = start_shards(shard_count, &service, &clients, &facts, &draining)?;
+        let busy_poll = config.server.busy_poll;
+        let of_each = (shard_count, busy_poll);
+        let shards = start_shards(of_each, &service, &clients, &facts, &draining)?;
         Ok(Self {
             service,
             clients,
@@ -176,6 +180,7 @@ impl Server {
             trust_loopback,
             shards: Mutex::new(shards),
             shard_count,
+            busy_poll,
             drain,
             facts,
             started: Instant::now(),
@@ -218,6 +223,13 @@ impl Server {
                 self.shard_count,
             ),
         ];
+        if !self.busy_poll.is_off() {
+            facts.push(format!(
+                "busy polling: a shard that had something to do looks for more for {} before it sleeps, and keeps a \
+                 processor busy meanwhile",
+                self.busy_poll
+            ));
+        }
         let most = self.service.vfs.files.fds_max();
         if most < limits::FILE_CACHE_FDS_FEW {
             facts.push(format!(
@@ -270,6 +282,7 @@ impl Server {
                 u64::from_be_bytes(self.service.vfs.verifier.bytes())
             ),
             shards: self.shard_count,
+            busy_poll_us: self.busy_poll.microseconds(),
             exports: self.service.vfs.trees.load().table.exports().len(),
             connections: self.service.counters.connections.load(Ordering::Relaxed),
             blocked: self.service.blocked.list(Instant::now()),
@@ -326,6 +339,14 @@ impl Server {
     /// In words: a name that is no procedure's, an export that is not served, too many followers.
     pub fn follow_calls(&self, query: &CallQuery) -> Result<CallFollower, String> {
         self.service.calls.follow(query)
+    }
+
+    /// Records calls, as `penstock trace record` asks for, until the answer is dropped.
+    ///
+    /// # Errors
+    /// In words: an export that is not served, too many that record.
+    pub fn record_calls(&self, query: &RecordingQuery) -> Result<Recording, String> {
+        self.service.calls.record(query)
     }
 
     /// Has a file with the last calls written into the state directory if this process panics, or is ended by a signal
@@ -424,14 +445,13 @@ impl Server {
     async fn accept(&self) -> Result<(), StartError> {
         let shards = {
             let shards = self.shards.lock();
-            shards.iter().map(|it| it.connections.clone()).collect()
+            Shards::new(shards.iter().map(|shard| shard.connections.clone()))
         };
         let entrance = Entrance {
             service: Arc::clone(&self.service),
             clients: Arc::clone(&self.clients),
             trust_loopback: self.trust_loopback,
             shards,
-            next: AtomicUsize::new(0),
         };
         let accepted = accept(Arc::new(entrance), &self.listeners).await;
         let why = match accepted {
@@ -720,7 +740,7 @@ pub(crate) fn make_service(
 }
 
 fn start_shards(
-    shard_count: usize,
+    (shard_count, busy_poll): (usize, BusyPoll),
     service: &Arc<Service>,
     clients: &Arc<Clients>,
     facts: &Facts,
@@ -742,6 +762,7 @@ fn start_shards(
                 memory_bytes: facts.budget.total() + facts.send_budget.total(),
                 number,
                 shards,
+                busy_poll,
             };
             let thread = std::thread::Builder::new()
                 .name(format!("shard-{number}"))

@@ -32,6 +32,7 @@ fn open_steps(steps: &[StepTree]) -> Vec<String> {
 #[test]
 fn a_wait_shows_while_it_lasts_and_when_it_is_over() {
     let served = Served::with(|config| {
+        config.server.engine = EngineChoice::Threads;
         let mut io = IoPolicy {
             write: Mode::Buffered.into(),
             ..IoPolicy::default()
@@ -54,7 +55,7 @@ fn a_wait_shows_while_it_lasts_and_when_it_is_over() {
         }
         let held = Rule::holding(Call::Write, fifo.clone()).in_mode(Mode::Buffered);
         let rule = held.of_file(std::fs::File::open(&path).unwrap()).inject();
-        // A stable WRITE waits on a helper thread, and holds no shard up.
+        // A WRITE waits on a helper thread, and holds no shard up.
         let cached = async {
             let data = Bytes::from(vec![7; 4096]);
             ok(first.write(&file, 0, StableHow::FileSync, data).await);
@@ -76,7 +77,9 @@ fn a_wait_shows_while_it_lasts_and_when_it_is_over() {
                 .await;
                 let held = |call: &CallTree| open_steps(&call.steps) == ["segment"];
                 assert!(running.iter().any(held), "{running:?}");
-                drop((fifo, rule));
+                // In this order: what comes to a pipe that nobody holds waits until the server gives it up.
+                drop(rule);
+                drop(fifo);
             };
             let (direct, ()) = tokio::join!(direct, looked);
             ok(direct);
@@ -154,7 +157,9 @@ fn who_waits_for_memory_tells_so() {
             running.iter().any(waits)
         })
         .await;
-        drop((fifo, rule));
+        // In this order: what comes to a pipe that nobody holds waits until the server gives it up.
+        drop(rule);
+        drop(fifo);
         assert_eq!(reading.join_all().await.len(), CALLS);
         settle(&served).await;
     });

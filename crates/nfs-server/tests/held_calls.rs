@@ -6,6 +6,7 @@ mod support;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use bytes::Bytes;
 use nfs_client::{Identity, RawConnection};
 use nfs_lab::Engine;
 use nfs_lab::held_fs::{self, HeldFs};
@@ -15,7 +16,8 @@ use nfs_server::exports::{ExportTable, Versions};
 use nfs_server::limits;
 use nfs_wire::limits::TAG_BYTES_MAX;
 use nfs_wire::nfs3::{
-    FileHandle, Nfsstat3, Procedure, ReadArgs, ReaddirplusArgs, StableHow, WriteArgs,
+    Fattr3, FileHandle, Nfsstat3, Procedure, ReadArgs, ReaddirplusArgs, StableHow, WccData,
+    WriteArgs,
 };
 use nfs_wire::nfs4::ops::SequenceArgs;
 use nfs_wire::nfs4::{self, ArgOp, CompoundArgs, Nfsstat4, Stateid4, Tag};
@@ -23,7 +25,7 @@ use nfs_wire::rpc::ReplyHeader;
 use nfs_wire::{Decode as _, Decoder, Payload};
 use support::v4::{Client, putfh};
 use support::wire::{DEADLINE, answer, connect_from, marked, record, until};
-use support::{Served, block_on, lookup, scratch};
+use support::{Served, block_on, lookup, ok, scratch};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
@@ -160,6 +162,38 @@ fn reads_that_have_not_begun_end_with_their_connection() {
         }
         let of_the_dead = it.held.came() - CALLS as usize;
         assert!(of_the_dead < CALLS as usize / 2, "{of_the_dead} READs");
+    });
+}
+
+/// The next reply would make a client drop its cache if it began elsewhere: docs/durability.md.
+#[test]
+fn of_stable_writes_on_their_way_together_the_last_to_end_tells_attributes() {
+    let Some(it) = Holding::start() else { return };
+    block_on(async {
+        let client = it.served.client().await;
+        let (_, file) = it.objects().await;
+        let block = |byte| Bytes::from(vec![byte; BLOCK]);
+        let write = |number: u64, byte, stable| {
+            let (client, at) = (client.clone(), number * BLOCK as u64);
+            let written = async move { client.write(&file, at, stable, block(byte)).await };
+            async { ok(written.await).file_wcc }
+        };
+        let alone = write(0, 1, StableHow::FileSync).await;
+        assert!(alone.before.is_some() && alone.after.is_some());
+        it.held.hold_writes_of(&HELD);
+        let last = tokio::spawn(write(1, HELD[0], StableHow::FileSync));
+        it.held.wait_for_one().await.unwrap();
+        for stable in [StableHow::DataSync, StableHow::FileSync] {
+            assert_eq!(write(2, 1, stable).await, WccData::default());
+        }
+        let unstable = write(2, 1, StableHow::Unstable).await;
+        it.held.let_all_go();
+        let last = last.await.unwrap();
+        let state = |of: &Fattr3| (of.size, of.ctime);
+        let before = |wcc: &WccData| wcc.before.map(|of| (of.size, of.ctime));
+        assert_eq!(before(&unstable), alone.after.as_ref().map(state));
+        assert_eq!(before(&last), unstable.after.as_ref().map(state));
+        assert!(last.after.is_some());
     });
 }
 

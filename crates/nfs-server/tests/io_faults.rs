@@ -3,13 +3,15 @@
 mod support;
 
 use bytes::Bytes;
-use nfs_client::Nfs3;
+use nfs_client::{Nfs3, RawConnection};
 use nfs_io::Errno;
 use nfs_io::Mode;
-use nfs_io::faults::{Call, Fault, Rule};
+use nfs_io::faults::{Call, Fault, Injected, Rule};
 use nfs_server::exports::policy::IoPolicy;
+use nfs_server::limits;
 use nfs_server::operate::control::IoStatus;
-use nfs_wire::nfs3::{FileHandle, Nfsstat3, StableHow, WriteOk};
+use nfs_wire::nfs3::{FileHandle, GetattrArgs, Nfsstat3, Procedure, StableHow, WriteArgs, WriteOk};
+use support::wire::{answer, record};
 use support::{Served, block_on, create, ok, status};
 
 /// A WRITE of this has all three segments: 1000..4096, 4096..20480, 20480..21000.
@@ -262,6 +264,100 @@ fn a_failed_sync_at_the_end_of_a_write_fails_it_and_is_told_to_the_others() {
             assert_ne!(committed.verf, before.verf);
             let again = write(&client, &file, stable).await;
             assert_eq!((again.count as usize, again.verf), (LEN, committed.verf));
+        });
+    }
+}
+
+/// Stable WRITEs that are sent at once, over a connection that is read far ahead. Says how many went well, and how many
+/// ended with EIO.
+async fn write_together(served: &Served, file: FileHandle, stable: StableHow) -> (usize, usize) {
+    const BYTES: usize = 512;
+    let mut raw = RawConnection::connect(served.addr).await.unwrap();
+    let next = async |raw: &mut RawConnection| {
+        let reply = raw.receive_record().await.unwrap().unwrap();
+        answer(&reply)
+    };
+    // Small calls have the server read many at once.
+    for xid in 0..4 {
+        let getattr = GetattrArgs { object: file };
+        let getattr = record(xid, Procedure::Getattr, &getattr);
+        raw.send(&getattr).await.unwrap();
+        assert_eq!(next(&mut raw).await, (xid, Nfsstat3::Ok));
+    }
+    let mut all = Vec::new();
+    for number in 0..TOGETHER as u32 {
+        let args = WriteArgs {
+            file,
+            offset: u64::from(number) * BYTES as u64,
+            count: BYTES as u32,
+            stable,
+            data: &data(BYTES),
+        };
+        all.extend(record(100 + number, Procedure::Write, &args));
+    }
+    raw.send(&all).await.unwrap();
+    let (mut well, mut failed) = (0, 0);
+    for _ in 0..TOGETHER {
+        match next(&mut raw).await.1 {
+            Nfsstat3::Ok => well += 1,
+            Nfsstat3::Io => failed += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    (well, failed)
+}
+
+/// So many that most of them find as many under way as are synced together, though they be read in two pieces.
+const TOGETHER: usize = 40;
+
+/// Sends stable WRITEs at once, again and again, until some of them were synced together; says how the last ones ended,
+/// and how many flushes there were. A disk that is faster than the event loop lets few of them be under way at a time.
+async fn write_until_synced_together(
+    served: &Served,
+    file: FileHandle,
+    stable: StableHow,
+    flushes: &Injected,
+) -> ((usize, usize), usize) {
+    for _ in 0..1000 {
+        let ended = write_together(served, file, stable).await;
+        match flushes.hits() {
+            0 => assert_eq!(ended, (TOGETHER, 0)),
+            hits => return (ended, hits as usize),
+        }
+    }
+    panic!("of 1000 times no stable WRITEs were synced together");
+}
+
+#[test]
+fn stable_writes_that_come_together_are_synced_together_and_fail_with_their_sync() {
+    for stable in [StableHow::DataSync, StableHow::FileSync] {
+        let served = served(Mode::Buffered);
+        if !served.server.status().engine.starts_with("io_uring") {
+            support::skip!("no io_uring: each stable WRITE has a thread that syncs it");
+        }
+        block_on(async {
+            let (client, file) = new_file(&served, b"together").await;
+            // Nothing is shortened of a flush: they are counted.
+            let counted = Rule::new(Call::Fsync, Fault::Shorten(1)).of_name(b"together");
+            let counted = counted.inject();
+            let (ended, syncs) = write_until_synced_together(&served, file, stable, &counted).await;
+            assert_eq!(ended, (TOGETHER, 0));
+            let most = TOGETHER - limits::SYNCED_WITH_OTHERS_WRITES_MIN;
+            assert!(syncs <= most, "{syncs}");
+            drop(counted);
+            let before = ok(client.commit(&file, 0, 0).await).verf;
+
+            let rule = Rule::new(Call::Fsync, Fault::Fail(Errno::IO)).of_name(b"together");
+            let rule = rule.inject();
+            let ((_, failed), syncs) =
+                write_until_synced_together(&served, file, stable, &rule).await;
+            // A round that failed failed for all of it, and nothing but rounds did.
+            assert!(syncs <= failed, "{syncs} of {failed}");
+            drop(rule);
+            // Whoever wrote is told once more by COMMIT, and sees another verifier.
+            assert_eq!(status(client.commit(&file, 0, 0).await), Nfsstat3::Io);
+            assert_ne!(ok(client.commit(&file, 0, 0).await).verf, before);
+            assert_eq!(write_together(&served, file, stable).await, (TOGETHER, 0));
         });
     }
 }

@@ -3,12 +3,15 @@
 mod support;
 
 use std::fs::OpenOptions;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use bytes::Bytes;
 use nfs_client::Nfs3;
-use nfs_wire::nfs3::{CreateHow, FileHandle, Nfsstat3, Nfstime3, Sattr3, SetTime, StableHow};
+use nfs_server::exports::policy::StableFloor;
+use nfs_wire::nfs3::{
+    ACCESS3_LOOKUP, CreateHow, FileHandle, Nfsstat3, Nfstime3, Sattr3, SetTime, StableHow, WccData,
+};
 use support::{Served, block_on, create, lookup, mkdir, mode, mount, ok, status};
 use tokio::task::JoinSet;
 
@@ -181,6 +184,62 @@ fn create_minds_what_is_there() {
             .await;
         assert_eq!(status(too_big), Nfsstat3::Fbig);
         assert!(!served.path().join("huge").exists());
+    });
+}
+
+#[test]
+fn a_new_file_that_is_to_be_empty_is_flushed_with_its_directory() {
+    let served = Served::start();
+    block_on(async {
+        let client = served.client().await;
+        let root = served.root(&client).await;
+        let made = async |name: &[u8], size: Option<u64>| {
+            let before = served.counter("commit_syncs");
+            let set = Sattr3 {
+                size,
+                ..mode(0o640)
+            };
+            let how = CreateHow::Unchecked(set);
+            let made = ok(client.create(&root, name, &how).await);
+            let found = made.obj_attributes.unwrap();
+            assert_eq!((found.mode, found.size), (0o640, size.unwrap_or(0)));
+            served.counter("commit_syncs") - before
+        };
+        assert_eq!(made(b"plain", None).await, 1);
+        assert_eq!(made(b"empty", Some(0)).await, 1);
+        assert_eq!(made(b"long", Some(5)).await, 2);
+        assert_eq!(made(b"long", Some(0)).await, 2, "it was there, and is cut");
+    });
+}
+
+#[test]
+fn calls_find_what_was_changed_before_they_were_sent() {
+    let served = Served::start();
+    block_on(async {
+        let client = served.client().await;
+        let other = served.client().await;
+        let root = served.root(&client).await;
+        let dir = mkdir(&client, &root, b"d").await;
+        create(&client, &dir, b"f").await;
+        let on_this_host = served.path().join("d");
+        for at in 0..20 {
+            let mode = 0o700 | (at % 8);
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(&on_this_host, permissions).unwrap();
+            for client in [&client, &other] {
+                assert_eq!(getattr(client, &dir).await.mode, mode);
+                let found = ok(client.lookup(&dir, b"f").await);
+                assert_eq!(found.dir_attributes.unwrap().mode, mode);
+                let asked = ok(client.access(&dir, ACCESS3_LOOKUP).await);
+                assert_eq!(asked.obj_attributes.unwrap().mode, mode);
+            }
+            let set = Sattr3 {
+                mode: Some(0o711),
+                ..Sattr3::default()
+            };
+            ok(client.setattr(&dir, &set, None).await);
+            assert_eq!(getattr(&other, &dir).await.mode, 0o711);
+        }
     });
 }
 
@@ -422,7 +481,11 @@ fn wcc_data_frames_the_change_of_a_directory() {
         let (from, to) = (made.obj.unwrap(), root);
         create(&client, &from, b"f").await;
         let moved = ok(client.rename(&from, b"f", &to, b"g").await);
-        for wcc in [moved.fromdir_wcc, moved.todir_wcc] {
+        let within = ok(client.rename(&to, b"g", &to, b"h").await);
+        let one = (moved.fromdir_wcc, moved.todir_wcc);
+        assert_ne!(one.0, one.1);
+        assert_eq!(within.fromdir_wcc, within.todir_wcc, "one directory");
+        for wcc in [one.0, one.1, within.fromdir_wcc] {
             let (before, after) = (wcc.before.unwrap(), wcc.after.unwrap());
             assert_ne!(before.ctime, after.ctime);
         }
@@ -482,6 +545,35 @@ fn write_here(path: &Path) -> State {
         file.write_all_at(b"h", 5).unwrap();
     }
     state()
+}
+
+#[test]
+fn an_export_can_leave_attributes_out_of_replies_to_stable_writes() {
+    for floor in [StableFloor::Asked, StableFloor::FileSync] {
+        let served = Served::with(|config| {
+            config.exports[0].stable_write_attributes = false;
+            config.exports[0].io.stable = floor;
+        });
+        block_on(async {
+            let client = served.client().await;
+            let root = served.root(&client).await;
+            let file = create(&client, &root, b"f").await;
+            for asked in [
+                StableHow::FileSync,
+                StableHow::DataSync,
+                StableHow::Unstable,
+            ] {
+                let done = client.write(&file, 0, asked, Bytes::from_static(b"x"));
+                let done = ok(done.await);
+                let wcc = done.file_wcc;
+                if done.committed == StableHow::Unstable {
+                    assert!(wcc.before.is_some() && wcc.after.is_some());
+                } else {
+                    assert_eq!(wcc, WccData::default(), "{asked:?} {floor:?}");
+                }
+            }
+        });
+    }
 }
 
 /// A local write that comes while the client's writes run is hidden among them: the unit test beside

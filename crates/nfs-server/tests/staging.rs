@@ -504,12 +504,13 @@ fn who_wrote_what_is_lost_hears_of_it_once_and_by_the_verifier() {
     need_staging!(served);
     on_file(&served, "staged-full", async |client, file| {
         let other = served.client().await;
-        let wrote = put_record(client, file, 0).await;
+        // Of a record only its end, which waits for its neighbour, goes through the page cache: by the COMMIT, or before it
+        // by the time limit.
         let full = Rule::new(Call::Write, Fault::Fail(Errno::NOSPC))
             .in_mode(Mode::Buffered)
             .of_name(b"staged-full")
             .inject();
-        // By the COMMIT, or before it by the time limit.
+        let wrote = put_record(client, file, 0).await;
         let told = status(client.commit(file, 0, 0).await);
         assert!([Nfsstat3::Nospc, Nfsstat3::Io].contains(&told), "{told:?}");
         assert!(full.hits() > 0);

@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::os::unix::fs::MetadataExt as _;
+
 use nfs_client::{Identity, RawConnection};
 use nfs_server::exports::config::Config;
 use nfs_server::exports::policy::Mode;
@@ -16,6 +18,7 @@ use nfs_wire::nfs4::{
 use nfs_wire::record::FragmentHeader;
 use nfs_wire::rpc::{AcceptStat, ReplyBody, ReplyHeader};
 use nfs_wire::{Decode as _, Decoder, Payload, encode_to_vec};
+use rustix::time::{ClockId, clock_gettime};
 use support::v4::{Client, fattr, of_mode, open_args, putfh, raw};
 use support::wire::{DEADLINE, connect_from, marked, until};
 use support::{Served, block_on};
@@ -138,6 +141,36 @@ fn large_payloads_are_not_copied_but_for_what_comes_with_the_first_head() {
         assert!(row("write").copied_bytes <= 256 << 10, "{mode:?}");
         assert_eq!(row("write").bytes, 20 << 20);
     }
+}
+
+/// A look at the times before the second would give it a time of its own: docs/durability.md.
+#[test]
+fn the_writes_of_one_tick_share_its_time() {
+    let served = serve(|_config| {});
+    let path = served.path().join("f");
+    let now = || {
+        let now = clock_gettime(ClockId::RealtimeCoarse);
+        (now.tv_sec, now.tv_nsec)
+    };
+    block_on(async {
+        let mut client = Client::new(&served, 1, b"one").await;
+        let (file, stateid) = opened(&mut client).await;
+        let mut shared = false;
+        // Anybody on this machine whose change gets a time of its own takes the rest of the tick along.
+        for _ in 0..1000 {
+            let before = now();
+            while now() == before {}
+            let begun = now();
+            let write = || write_op(stateid, 0, b"x");
+            client.ok(vec![putfh(&file), write(), write()]).await;
+            let stat = std::fs::metadata(&path).unwrap();
+            shared |= (stat.ctime(), stat.ctime_nsec()) == begun;
+            if shared {
+                break;
+            }
+        }
+        assert!(shared);
+    });
 }
 
 #[test]

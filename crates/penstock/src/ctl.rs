@@ -241,7 +241,7 @@ fn print_status(out: &mut impl Write, status: &Status) -> std::io::Result<()> {
         ("exports", status.exports.to_string()),
         ("connections", status.connections.to_string()),
         ("blocked", clients::blocked_in_short(&status.blocked)),
-        ("shards", status.shards.to_string()),
+        ("shards", shards_in_words(status)),
         ("engine", status.engine.clone()),
         ("handles", status.handles.clone()),
         ("capabilities", status.capabilities.clone()),
@@ -273,6 +273,16 @@ fn print_status(out: &mut impl Write, status: &Status) -> std::io::Result<()> {
     figures::print_procedures(out, "PROCEDURE", &status.procedures)?;
     figures::print_procedures(out, "NFSv4 OPERATION", &status.operations)?;
     figures::print(out, &status.io)
+}
+
+fn shards_in_words(status: &Status) -> String {
+    match status.busy_poll_us {
+        0 => status.shards.to_string(),
+        time => format!(
+            "{}, each polls for {time} us before it sleeps",
+            status.shards
+        ),
+    }
 }
 
 fn print_reload(out: &mut impl Write, report: &ReloadReport) -> std::io::Result<()> {

@@ -41,7 +41,7 @@ impl Interrupts {
     }
 
     /// Waits for the next of these signals.
-    async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.int.recv() => {}
             _ = self.term.recv() => {}

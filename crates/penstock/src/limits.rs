@@ -17,6 +17,9 @@ pub(crate) const PING_NANOSECONDS_MAX: u64 = 1_000_000_000_000_000;
 /// How long the server is given to take a mount that has ended off its list, or to end a session.
 pub(crate) const GOODBYE_MAX: Duration = Duration::from_secs(1);
 
+/// How long an unmounted file system may go on before somebody is told that others still have it.
+pub(crate) const COPIES_UNTOLD: Duration = Duration::from_secs(2);
+
 /// Bytes of a line that `penstock audit` reads at once; none that a server writes is as long.
 pub(crate) const AUDIT_LINE_BYTES_MAX: u64 = 64 << 10;
 

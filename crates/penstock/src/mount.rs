@@ -20,7 +20,7 @@ pub(crate) use self::helper::run as run_as_helper;
 use self::words::{Asked, Words};
 use crate::exit::UsageError;
 use crate::interrupt;
-use crate::limits::GOODBYE_MAX;
+use crate::limits::{COPIES_UNTOLD, GOODBYE_MAX};
 use crate::silence;
 use crate::statistics::socket::Telling;
 
@@ -316,7 +316,7 @@ async fn until_unmounted(
 async fn unmounted(mount: &Mount) -> Vec<Unsaved> {
     let unsaved = mount.sync().await;
     match mount.unmount(false).await {
-        Ok(()) => {}
+        Ok(()) => copies_ended(mount).await,
         Err(MountError::Busy { .. }) => {
             tell(&format!(
                 "{}: programs still use it; it is taken off the tree now and ends when they \
@@ -331,6 +331,23 @@ async fn unmounted(mount: &Mount) -> Vec<Unsaved> {
     }
     mount.ended().await;
     unsaved
+}
+
+/// Waits for the end of a mount that is off the tree and that no program of this mount namespace uses. Others, of
+/// containers and services that were started meanwhile, may have a copy of it.
+async fn copies_ended(mount: &Mount) {
+    if tokio::time::timeout(COPIES_UNTOLD, mount.ended())
+        .await
+        .is_err()
+    {
+        tell(&format!(
+            "{}: it is unmounted here, and still mounted in another mount namespace (a container or a service that was \
+             started meanwhile: `grep -l {} /proc/[0-9]*/mounts`); it ends when that ends (a second signal ends it at \
+             once)",
+            mount.point().display(),
+            nfs_fuse::FS_TYPE,
+        ));
+    }
 }
 
 /// What `work` brings, unless a signal ends this process before, after `leave`: the server may be away. The socket for

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use nfs_client::nfs_wire::nfs3::{FileHandle, StableHow};
 use nfs_client::{ConnectOptions, Connection, Identity, Nfs3, Target, mount3::Mount3};
 use nfs_lab::{FsKind, LoopFs};
-use support::{penstock, text};
+use support::{penstock, program_for_all, text};
 use tempfile::TempDir;
 
 const NOBODY: u32 = 65534;
@@ -230,9 +230,7 @@ fn files_of_handles_are_served_within_a_mount_point() {
 
 /// A server of a user without privileges, whose handles are in a table.
 fn as_nobody(scratch: &Path) -> Command {
-    let program = scratch.join("penstock");
-    fs::copy(env!("CARGO_BIN_EXE_penstock"), &program).unwrap();
-    let mut command = Command::new(program);
+    let mut command = Command::new(program_for_all(scratch));
     if is_root() {
         command.uid(NOBODY).gid(NOBODY);
     }

@@ -15,9 +15,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use mounting::model::Model;
-use mounting::{Server, fuse_is_here, root_is_here};
+use mounting::{Server, fuse_is_here, root_is_here, socket_of};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps};
 use rustix::io::Errno;
+use support::program_for_all;
 
 /// Type, mode, links, owner, size and times: what `stat` shows of a file.
 fn shown(path: &Path) -> (u32, u64, u32, u32, u64, [i64; 6], u64) {
@@ -483,24 +484,31 @@ fn programs_that_use_it_are_not_cut_off() {
     );
 }
 
-/// Where a mount of this user tells its statistics.
-fn socket_of(point: &Path) -> std::path::PathBuf {
-    // Not by stat(2), which would have the kernel keep attributes of the mount.
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    let fields = mounts
-        .lines()
-        .map(|line| line.split(' ').collect::<Vec<_>>());
-    let mount = fields
-        .into_iter()
-        .find(|fields| Path::new(fields[4]) == point);
-    let numbers = mount.unwrap()[2].to_owned();
-    let uid = rustix::process::geteuid().as_raw();
-    let session = std::env::var_os("XDG_RUNTIME_DIR").map(std::path::PathBuf::from);
-    let base = match uid {
-        0 => "/run".into(),
-        uid => session.unwrap_or_else(|| format!("/run/user/{uid}").into()),
-    };
-    base.join(format!("penstock/mount-{numbers}.sock"))
+#[test]
+fn a_copy_in_another_namespace_is_told_and_ends_with_the_second_signal() {
+    if !fuse_is_here() || !root_is_here() {
+        return;
+    }
+    let server = Server::new();
+    let mut mount = server.mount(&[]);
+    let mut elsewhere = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c"])
+        .arg("echo made; cat")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut made = [0; 5];
+    let output = elsewhere.stdout.as_mut().unwrap();
+    output.read_exact(&mut made).unwrap();
+    mount.signal(rustix::process::Signal::TERM);
+    let said = mount.error_line();
+    assert!(said.contains("another mount namespace"), "{said}");
+    let (code, said) = mount.interrupt();
+    assert_eq!(code, Some(1));
+    assert!(said.contains("ended at once"), "{said}");
+    drop(elsewhere.stdin.take());
+    assert!(elsewhere.wait().unwrap().success());
 }
 
 #[test]
@@ -622,7 +630,7 @@ fn anybody_can_mount_for_themselves() {
     let server = Server::new();
     server.open_to_all();
     fs::set_permissions(server.data(), Permissions::from_mode(0o777)).unwrap();
-    let program = server.program_for_all();
+    let program = program_for_all(server.scratch());
     let point = server.point();
     std::os::unix::fs::chown(&point, Some(65534), Some(65534)).unwrap();
     let mut command = Command::new("setpriv");

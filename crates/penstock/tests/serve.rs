@@ -6,6 +6,8 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use nfs_client::Client;
+use nfs_client::nfs_wire::nfs3::{CreateHow, StableHow};
 use rustix::process::{Pid, Signal};
 use support::{penstock, run, text};
 
@@ -145,6 +147,24 @@ fn the_flags_make_the_rules() {
     assert_eq!(squash, ["none", "none", "root"]);
 }
 
+#[tokio::test]
+async fn a_flag_leaves_attributes_out_of_replies_to_stable_writes() {
+    let flag = "--no-stable-write-attributes";
+    let server = Server::new(&["DIR/data", "--listen", "127.0.0.1:0", flag]);
+    let url = format!("nfs://{}/?version=3", server.address);
+    let (client, _) = Client::mount(&url.parse().unwrap()).await.unwrap();
+    let (root, nfs) = (client.resolve("/").await.unwrap().handle, client.nfs());
+    let how = CreateHow::Unchecked(Default::default());
+    let file = client.create_in(&root, b"file", &how).await.unwrap().handle;
+    for (how, is_told) in [(StableHow::Unstable, true), (StableHow::FileSync, false)] {
+        let written = nfs.v3().unwrap().write(&file, 0, how, "data".into()).await;
+        let after = written.unwrap().unwrap().file_wcc.after;
+        assert_eq!(after.is_some(), is_told, "{how:?}");
+    }
+    let told = String::from_utf8(server.ctl(&["--json", "exports"]).stdout).unwrap();
+    assert!(told.contains("_attributes\":false"), "{told}");
+}
+
 #[test]
 fn ctl_tells_what_clients_of_nfsv4_hold() {
     let directory = tempfile::tempdir().unwrap();
@@ -237,6 +257,7 @@ fn io_modes_are_flags_and_change_live() {
         "dontcache",
         "--write",
         "3",
+        "--staging",
     ];
     let server = Server::new(&arguments);
     let shown = |arguments: &[&str]| {
@@ -249,7 +270,7 @@ fn io_modes_are_flags_and_change_live() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}");
         text(&output.stderr)
     };
-    assert!(shown(&["io"]).contains("read dontcache, write direct, at least data-sync"));
+    assert!(shown(&["io"]).contains("read dontcache, write direct, staged, at least data-sync"));
     let rule = "op=read,max=16KiB,name=*.idx,mode=buffered";
     let change = [
         "io",
@@ -264,7 +285,7 @@ fn io_modes_are_flags_and_change_live() {
     let changed = shown(&change);
     for expected in [
         "/: before\n  read dontcache,",
-        "now\n  read direct, write direct, at least data-sync\n",
+        "now\n  read direct, write direct, staged, at least data-sync\n",
         &format!("rule 1: {rule}\n  rule 2: op=write,mode=buffered\n"),
         "this lasts until the next reload or restart",
     ] {
@@ -537,14 +558,22 @@ fn flags_beside_a_file_hold_over_reloads() {
         "127.0.0.1:0",
         "--log-level",
         "info",
+        "--busy-poll=50us",
     ];
     let server = Server::start(directory, &arguments);
-    std::fs::write(&file, with("log = \"error\"\nmemory = \"64MiB\"")).unwrap();
+    std::fs::write(
+        &file,
+        with("log = \"error\"\nmemory = \"64MiB\"\nbusy_poll = \"1ms\""),
+    )
+    .unwrap();
     let output = text(&server.ctl(&["reload"]).stdout);
     assert!(
-        output.contains("after a restart only: memory\n"),
+        output.contains("after a restart only: memory, busy_poll\n"),
         "{output}"
     );
+    let status = text(&server.ctl(&["status"]).stdout);
+    let polls = ", each polls for 50 us before it sleeps\n";
+    assert!(status.contains(polls), "{status}");
     server.signal(Signal::TERM);
     // At the level of the file this would not be logged.
     assert!(server.end().1.contains("SIGTERM: draining"));

@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 use mounting::{Server, eventually, fuse_is_here, root_is_here};
 use rustix::process::Signal;
 use serde_json::Value;
-use support::{penstock, run, text};
+use support::{penstock, program_for_all, run, text};
 
 fn stats(arguments: &[&str], dir: &Path) -> Output {
     let mut command = penstock();
@@ -200,7 +200,7 @@ fn another_user_s_mount_is_not_told_of() {
     let server = Server::new();
     server.open_to_all();
     let mount = server.mount(&["-o", "allow_other"]);
-    let mut command = as_nobody(&server.program_for_all(), None);
+    let mut command = as_nobody(&program_for_all(server.scratch()), None);
     command.arg("stats").arg(mount.point());
     let said = refused(&command.output().unwrap());
     assert!(said.contains("user 0 has mounted it"), "{said}");
@@ -218,7 +218,7 @@ fn anybody_may_look_at_a_mount_of_their_own() {
     }
     let server = Server::new();
     server.open_to_all();
-    let program = server.program_for_all();
+    let program = program_for_all(server.scratch());
     let (point, runtime) = (server.point(), server.scratch().join("runtime"));
     fs::create_dir(&runtime).unwrap();
     for path in [&point, &runtime] {

@@ -7,13 +7,13 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use nfs_client::{ConnectOptions, Connection, Identity, Nfs3, Target, mount3::Mount3};
 use nfs_server::limits::{HTTP_CONNECTIONS_MAX, HTTP_SECONDS_MAX};
-use support::{penstock, text};
+use support::{penstock, program_for_all, text};
 use tempfile::TempDir;
 
 const NOBODY: u32 = 65534;
@@ -295,13 +295,6 @@ fn a_confined_server_tells_over_http_what_a_free_one_does() {
             .any(|name| name == "penstock_process_resident_bytes")
     );
     assert_eq!(told("auto"), free);
-}
-
-/// A copy of the program that every user may run.
-fn program_for_all(scratch: &Path) -> PathBuf {
-    let program = scratch.join("penstock");
-    nfs_lab::copy_program(Path::new(env!("CARGO_BIN_EXE_penstock")), &program).unwrap();
-    program
 }
 
 #[test]

@@ -97,6 +97,7 @@ fn write(file: &Arc<OwnedFd>, offset: u64, buf: Buf, sync: WriteSync) -> Op {
         range,
         sync,
         mode: Mode::Buffered,
+        may_wait: false,
         keep: Keep::none(),
     }
 }

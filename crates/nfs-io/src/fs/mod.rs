@@ -17,7 +17,7 @@ mod open;
 mod process;
 mod space;
 mod stat;
-mod statfs;
+pub(crate) mod statfs;
 mod vectored;
 mod xattr;
 
@@ -40,7 +40,7 @@ pub use rustix::fs::{Mode, OFlags, ResolveFlags};
 pub use space::{
     allocate, allocate_ahead, clone_range, copy_range, give_back, next_data, next_hole, punch_hole,
 };
-pub use stat::{Stat, Timestamp, statx, statx_at, statx_cached};
+pub use stat::{Stat, Timestamp, statx, statx_at, statx_cached, statx_untimed};
 pub use statfs::{FsStat, PathConf, file_size_max, is_local, path_conf, statfs};
 pub use vectored::{read_pieces, write_pieces};
 pub use xattr::{

@@ -90,6 +90,26 @@ pub fn statx(fd: BorrowedFd<'_>) -> Result<Stat> {
     ask(fd, b"", AtFlags::EMPTY_PATH)
 }
 
+/// Attributes of an open object without `mtime` and `ctime`, which are zero in the result.
+///
+/// On file systems with multigrain timestamps (XFS, ext4, btrfs and tmpfs since Linux 6.13) whoever is told
+/// these times makes the next change dearer: it has to be told from what was seen, so it gets a time of its own
+/// and changes the inode, which a write with `RWF_SYNC` then waits for the journal to hold. Where nobody looked,
+/// all writes of one tick of the clock have the same time, and but for the first they change data alone.
+///
+/// # Errors
+/// What statx(2) reports.
+pub fn statx_untimed(fd: BorrowedFd<'_>) -> Result<Stat> {
+    let mask = ASKED - StatxFlags::MTIME - StatxFlags::CTIME;
+    let stat = ask_for(fd, b"", AtFlags::EMPTY_PATH, mask)?;
+    // A file system without such timestamps tells them unasked.
+    Ok(Stat {
+        mtime: Timestamp::default(),
+        ctime: Timestamp::default(),
+        ..stat
+    })
+}
+
 /// Asks statx(2) as [`statx`] does, but is content with what the kernel has in memory (`AT_STATX_DONT_SYNC`):
 /// no network file system asks its server.
 ///
@@ -113,11 +133,10 @@ pub fn statx_at(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Stat> {
 }
 
 fn ask(fd: BorrowedFd<'_>, path: &[u8], flags: AtFlags) -> Result<Stat> {
-    let mask = StatxFlags::BASIC_STATS
-        | StatxFlags::BTIME
-        | StatxFlags::MNT_ID
-        | StatxFlags::DIOALIGN
-        | DIO_READ_ALIGN;
+    ask_for(fd, path, flags, ASKED)
+}
+
+fn ask_for(fd: BorrowedFd<'_>, path: &[u8], flags: AtFlags, mask: StatxFlags) -> Result<Stat> {
     let raw = retry_on_intr(|| rustix::fs::statx(fd, path, flags, mask))?;
     let filled = StatxFlags::from_bits_retain(raw.stx_mask);
     let dio = filled.contains(StatxFlags::DIOALIGN);
@@ -163,6 +182,12 @@ fn timestamp(raw: StatxTimestamp) -> Timestamp {
     }
 }
 
+const ASKED: StatxFlags = StatxFlags::BASIC_STATS
+    .union(StatxFlags::BTIME)
+    .union(StatxFlags::MNT_ID)
+    .union(StatxFlags::DIOALIGN)
+    .union(DIO_READ_ALIGN);
+
 /// `STATX_DIO_READ_ALIGN`, which rustix has no name for yet.
 const DIO_READ_ALIGN: StatxFlags = StatxFlags::from_bits_retain(0x0002_0000);
 
@@ -186,6 +211,8 @@ impl Stat {
 mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::fs::MetadataExt;
+
+    use rustix::time::{ClockId, clock_gettime};
 
     use super::super::symlinkat;
     use super::*;
@@ -220,6 +247,41 @@ mod tests {
                 ((0, 0), expected.blksize() as u32)
             );
         }
+    }
+
+    /// Whether two writes within a tick of the kernel's clock have its time, with a look between them.
+    fn is_of_a_tick(look: fn(BorrowedFd<'_>) -> Result<Stat>) -> bool {
+        let scratch = Scratch::new();
+        let file = scratch.file("f", &[1; 4096]);
+        let now = || clock_gettime(ClockId::RealtimeCoarse);
+        let is_so = |_| {
+            let before = now();
+            // A tick of which nothing was seen so far.
+            while now() == before {}
+            let begun = now();
+            rustix::io::pwrite(&file, b"x", 0).unwrap();
+            look(file.as_fd()).unwrap();
+            rustix::io::pwrite(&file, b"y", 0).unwrap();
+            let ctime = statx(file.as_fd()).unwrap().ctime;
+            (ctime.sec, i64::from(ctime.nsec)) == (begun.tv_sec, begun.tv_nsec)
+        };
+        // Anybody on this machine whose change gets a time of its own takes the rest of the tick along.
+        (0..1000).any(is_so)
+    }
+
+    #[test]
+    fn a_look_without_times_leaves_the_next_change_the_time_of_its_tick() {
+        assert!(is_of_a_tick(statx_untimed));
+        let scratch = Scratch::new();
+        let file = scratch.file("f", &[1; 5000]);
+        let (timed, untimed) = (statx(file.as_fd()), statx_untimed(file.as_fd()));
+        let (mtime, ctime) = (Timestamp::default(), Timestamp::default());
+        let expected = Stat {
+            mtime,
+            ctime,
+            ..timed.unwrap()
+        };
+        assert_eq!(untimed.unwrap(), expected);
     }
 
     #[test]

@@ -39,7 +39,7 @@ impl<T> Lanes<T> {
     }
 
     fn is_unused(&self) -> bool {
-        let idle = |lane: &LaneState<T>| (lane.running, lane.queue.len()) == (0, 0);
+        let idle = |lane: &LaneState<T>| lane.running == 0 && !lane.has_something();
         self.lanes.values().all(idle)
             && self.turns.is_empty()
             && (self.running, self.queued, self.beyond) == (0, 0, 0)
@@ -274,4 +274,64 @@ fn an_address_is_known_as_far_as_a_host_cannot_choose_it() {
     assert_ne!(v6(1, 1), v6(2, 1));
     assert_ne!(Client::at(v4, 1), Client::at(v4, 2));
     assert_ne!(Client::at(v4, 0), Client::OWN);
+}
+
+#[test]
+fn what_goes_behind_a_lane_starts_when_all_that_waited_has_and_nothing_that_came_later() {
+    let mut lanes = lanes(8, 1, 2);
+    let next = |lanes: &mut Lanes<u32>| {
+        let (queue, job) = lanes.next()?;
+        lanes.leave(queue);
+        Some(job)
+    };
+    assert_eq!(lanes.wait(queue(1, 1, 1), 1), None);
+    assert_eq!(lanes.wait(queue(1, 1, 1), 2), None);
+    // The queue is full: that is no matter here.
+    lanes.wait_behind(Lane(1), 10);
+    assert_eq!(lanes.queued(), 3);
+    assert!(!lanes.takes(queue(1, 1, 1)));
+    assert_eq!(next(&mut lanes), Some(1));
+    assert_eq!(lanes.wait(queue(1, 1, 1), 3), None);
+    lanes.wait_behind(Lane(1), 11);
+    let rest: Vec<_> = std::iter::from_fn(|| next(&mut lanes)).collect();
+    assert_eq!(rest, [2, 10, 3, 11]);
+    assert!(lanes.is_unused());
+    // Alone it starts at once, and what one client lets wait holds it back for so long.
+    lanes.wait_behind(Lane(2), 12);
+    assert_eq!(next(&mut lanes), Some(12));
+    let mut lanes = super::tests::lanes(8, 1, 1000);
+    for job in 0..500 {
+        assert_eq!(lanes.wait(queue(1, 1, 1), job), None);
+    }
+    lanes.wait_behind(Lane(1), 1000);
+    let order: Vec<_> = std::iter::from_fn(|| next(&mut lanes)).collect();
+    assert_eq!(order.len(), 501);
+    assert_eq!(order[BEHIND_JOBS_MAX], 1000);
+    assert_eq!(order[BEHIND_JOBS_MAX + 1], BEHIND_JOBS_MAX as u32);
+    assert!(lanes.is_unused());
+    // What waits is handed back with the rest.
+    lanes.wait_behind(Lane(1), 13);
+    assert_eq!(lanes.wait(queue(1, 1, 1), 14), None);
+    assert_eq!(lanes.take_all(), [14, 13]);
+    assert!(!lanes.has_next());
+}
+
+#[test]
+fn what_goes_behind_has_a_place_beyond_a_share_that_never_ends() {
+    let mut lanes = lanes(16, 4, 100);
+    for job in 0..4 {
+        assert_eq!(lanes.wait(queue(1, 1, 1), job), None);
+        assert!(lanes.next().is_some());
+    }
+    // What it would be behind waits for a place, and those who have them may be stuck.
+    for job in 0..50 {
+        assert_eq!(lanes.wait(queue(1, 1, 1), job), None);
+    }
+    lanes.wait_behind(Lane(1), 100);
+    let (queue, job) = lanes.next().unwrap();
+    assert_eq!((queue.client, job), (Client::OWN, 100));
+    lanes.wait_behind(Lane(1), 101);
+    assert!(!lanes.has_next(), "one is enough");
+    lanes.leave(queue);
+    assert_eq!(lanes.next().map(|(_, job)| job), Some(101));
 }

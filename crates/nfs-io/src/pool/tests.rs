@@ -309,3 +309,67 @@ fn what_may_be_left_does_not_begin_when_nobody_waits_for_it() {
     }
     assert_eq!(done.load(Ordering::SeqCst), 0b1110);
 }
+
+#[test]
+fn a_job_may_give_its_value_after_its_end_or_never() {
+    let pool = Pool::new(limits(1, 1, 10));
+    let (sender, receiver) = mpsc::channel();
+    let later = pool.run_giving(Lane(1), move |give: Give<u32>| sender.send(give).unwrap());
+    let give = receiver.recv().unwrap();
+    // The thread is free again.
+    assert_eq!(wait_for(pool.run(Lane(1), || 1)), Ok(1));
+    give.give(2);
+    assert_eq!(wait_for(later), Ok(2));
+    let never = pool.run_giving(Lane(1), drop::<Give<u32>>);
+    assert_eq!(wait_for(never), Err(PoolFull::Closed));
+    let panics = pool.run_giving(Lane(1), |_give: Give<u32>| panic!("as it is to"));
+    let panicked = catch_unwind(AssertUnwindSafe(|| wait_for(panics)));
+    assert!(panicked.is_err());
+    assert_eq!(wait_for(pool.run(Lane(1), || 3)), Ok(3));
+    pool.shutdown(Duration::from_secs(60));
+    let closed = pool.run_giving(Lane(1), |give: Give<u32>| give.give(4));
+    assert_eq!(wait_for(closed), Err(PoolFull::Closed));
+}
+
+#[test]
+fn what_runs_behind_a_lane_comes_after_what_waits_there_and_is_never_refused() {
+    let pool = Pool::new(limits(1, 1, 2));
+    let gate = Gate::default();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let note = |name: &'static str| {
+        let order = Arc::clone(&order);
+        move || order.lock().push(name)
+    };
+    let (started, has_started) = mpsc::channel();
+    let (blocker, last) = (gate.clone(), note("asked for by a job"));
+    let own = pool.clone();
+    let first = pool.run(Lane(1), move || {
+        started.send(()).unwrap();
+        blocker.pass();
+        own.run_behind(Lane(1), last);
+    });
+    has_started.recv().unwrap();
+    let second = pool.run(Lane(1), note("second"));
+    let third = pool.run(Lane(1), note("third"));
+    assert!(
+        wait_for(pool.run(Lane(1), || ())).is_err(),
+        "the lane is full"
+    );
+    pool.run_behind(Lane(1), note("behind"));
+    pool.run_behind(Lane(1), || panic!("nobody is told, and nothing else ends"));
+    gate.open();
+    wait_for(first).unwrap();
+    for job in [second, third] {
+        wait_for(job).unwrap();
+    }
+    while order.lock().len() < 4 {
+        std::thread::yield_now();
+    }
+    let order = order.lock();
+    assert_eq!(*order, ["second", "third", "behind", "asked for by a job"]);
+    // On a pool that is closed it is dropped.
+    pool.shutdown(Duration::from_secs(60));
+    let (sender, receiver) = mpsc::channel::<()>();
+    pool.run_behind(Lane(1), move || sender.send(()).unwrap());
+    assert!(receiver.recv().is_err());
+}

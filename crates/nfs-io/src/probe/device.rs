@@ -25,6 +25,9 @@ pub struct Device {
     pub rotational: Option<bool>,
     /// Whether it holds writes in a cache that a flush has to empty.
     pub write_back_cache: Option<bool>,
+    /// Whether pages are to stay as they are while it writes them back, since it reads them more than once or takes
+    /// their checksum before.
+    pub stable_pages: Option<bool>,
 }
 
 /// What kind of block device, as far as it matters to what is measured on it.
@@ -65,6 +68,13 @@ impl Device {
         } else {
             mount.dev
         };
+        Self::numbered(number)
+    }
+
+    /// The device with a major and a minor number. `None` where sysfs does not tell, and for the numbers that the
+    /// kernel gives to file systems without a device.
+    #[must_use]
+    pub fn numbered(number: (u32, u32)) -> Option<Self> {
         let sysfs = PathBuf::from(format!("/sys/dev/block/{}:{}", number.0, number.1));
         let mut dir = std::fs::canonicalize(sysfs).ok()?;
         if dir.join("partition").exists() {
@@ -88,6 +98,7 @@ impl Device {
             physical_block_bytes: bytes("queue/physical_block_size"),
             rotational: attribute("queue/rotational").map(|text| text == "1"),
             write_back_cache: attribute("queue/write_cache").map(|text| text == "write back"),
+            stable_pages: attribute("queue/stable_writes").map(|text| text == "1"),
         }
     }
 }
@@ -129,6 +140,7 @@ mod tests {
             ("queue/logical_block_size", "4096\n"),
             ("queue/rotational", "0\n"),
             ("queue/write_cache", "write back\n"),
+            ("queue/stable_writes", "1\n"),
             ("loop/backing_file", "/srv/image\n"),
             ("loop/dio", "1\n"),
         ] {
@@ -146,8 +158,12 @@ mod tests {
         assert_eq!(device.logical_block_bytes, Some(4096));
         assert_eq!(device.physical_block_bytes, None, "not there");
         assert_eq!(
-            (device.rotational, device.write_back_cache),
-            (Some(false), Some(true))
+            (
+                device.rotational,
+                device.write_back_cache,
+                device.stable_pages
+            ),
+            (Some(false), Some(true), Some(true))
         );
     }
 

@@ -18,6 +18,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
+use nfs_io::BusyPoll;
 
 pub(super) use super::values::check_beneath;
 use super::values::is_domain;
@@ -74,6 +75,8 @@ pub struct ServerConfig {
     pub memory_bytes: u64,
     /// Event-loop threads; `None` takes one per processor.
     pub shards: Option<usize>,
+    /// How long a shard that had something to do looks for more before it sleeps.
+    pub busy_poll: BusyPoll,
     /// Most threads for calls that may block; `None` takes the server's own choice.
     pub helper_threads: Option<usize>,
     /// Answer portmap and rpcbind on port 111 ourselves (needs root and no other rpcbind).
@@ -121,6 +124,7 @@ impl Default for ServerConfig {
             engine: EngineChoice::Auto,
             memory_bytes: limits::MEMORY_BYTES_DEFAULT,
             shards: None,
+            busy_poll: BusyPoll::OFF,
             helper_threads: None,
             portmap: false,
             rpcbind: true,
@@ -152,6 +156,10 @@ pub struct ExportConfig {
     pub clients: Vec<ClientConfig>,
     /// When a change is on stable storage.
     pub durability: Durability,
+    /// Are the replies to stable WRITEs of NFSv3 to tell attributes? A client that caches needs them to know its own
+    /// WRITEs from others'; without them a WRITE waits for the file system's journal once in a tick of the clock,
+    /// not each time.
+    pub stable_write_attributes: bool,
     /// May a client walk into other file systems that are mounted below the directory?
     pub crossmnt: bool,
     /// Which calls the audit is told of.
@@ -173,6 +181,7 @@ impl ExportConfig {
             pseudo: pseudo.into(),
             clients: loopback_nets().map(rule).to_vec(),
             durability: Durability::Sync,
+            stable_write_attributes: true,
             crossmnt: false,
             audit: Audited::Off,
             io: IoPolicy::default(),

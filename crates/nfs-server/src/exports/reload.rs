@@ -214,6 +214,7 @@ fn needs_restart(old: &ServerConfig, new: &ServerConfig) -> Vec<String> {
         ("engine", old.engine != new.engine),
         ("memory", old.memory_bytes != new.memory_bytes),
         ("shards", old.shards != new.shards),
+        ("busy_poll", old.busy_poll != new.busy_poll),
         ("helper_threads", old.helper_threads != new.helper_threads),
         ("portmap", old.portmap != new.portmap),
         ("rpcbind", old.rpcbind != new.rpcbind),

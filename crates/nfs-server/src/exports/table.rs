@@ -63,6 +63,8 @@ pub struct Export {
     pub pseudo: String,
     /// When a change is on stable storage.
     pub durability: Durability,
+    /// Are the replies to stable WRITEs of NFSv3 to tell attributes?
+    pub stable_write_attributes: bool,
     /// May a client walk into file systems mounted below `path`?
     pub crossmnt: bool,
     /// Which calls the audit is told of.
@@ -356,6 +358,7 @@ impl Export {
             path: config.path.clone(),
             pseudo: config.pseudo.clone(),
             durability: config.durability,
+            stable_write_attributes: config.stable_write_attributes,
             crossmnt: config.crossmnt,
             audit: config.audit,
             io: LivePolicy::new(config.io.clone()),

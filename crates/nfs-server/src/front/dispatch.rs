@@ -401,7 +401,12 @@ pub(crate) async fn answer(mut cx: Context, call: Call) -> Answer {
     let answer = match program(header.program, header.version, cx.service.versions) {
         Ok(Program::Nfs3) => nfs(&mut cx, &header, &record, decoder, apart).await,
         // Boxed: it keeps twice as much in mind as any call of NFSv3, each of which would have room for that.
-        Ok(Program::Nfs4) => Box::pin(compound(&mut cx, &header, &record, decoder, apart)).await,
+        Ok(Program::Nfs4) => {
+            let boxes = cx.compound_boxes.clone();
+            boxes
+                .put(compound(&mut cx, &header, &record, decoder, apart))
+                .await
+        }
         Ok(Program::Mount3) => mount(&mut cx, &header, decoder).await,
         Ok(Program::Nlm4) => locks(&mut cx, &header, decoder),
         Err(stat) => Err(stat),
@@ -477,12 +482,14 @@ async fn nfs(
     let procedure = Procedure::try_from(header.procedure).map_err(|_| AcceptStat::ProcUnavail)?;
     let is_whole = apart.is_none();
     let decoding = step(StepKind::Decode);
-    let (mut request, data, head_len) = match apart {
+    let mut request = Request::Other(nfs3::Call::Null(()));
+    let (data, head_len) = match apart {
         Some(apart) => {
             let head_len = apart.at;
-            (apart.into_request(record)?, &[][..], head_len)
+            request = apart.into_request(record)?;
+            (&[][..], head_len)
         }
-        None => decode(procedure, decoder).map_err(|_| AcceptStat::GarbageArgs)?,
+        None => decode(procedure, decoder, &mut request).map_err(|_| AcceptStat::GarbageArgs)?,
     };
     decoding.end();
     let head = record.get(..head_len).unwrap_or_default();
@@ -528,24 +535,26 @@ async fn nfs(
 }
 
 /// Decodes the arguments of a call that is in its record as a whole: without a WRITE's data, the data, and how
-/// many bytes of the record are not data.
-#[inline] // What it returns is large; where it is inlined, nothing is moved.
+/// many bytes of the record are not data. The request is large, and made where it stays: what is returned is moved
+/// several times.
 fn decode<'a>(
     procedure: Procedure,
     mut decoder: Decoder<'a>,
-) -> Result<(Request<'a>, &'a [u8], usize), DecodeError> {
-    let (request, head_len, data) = if procedure == Procedure::Write {
+    request: &mut Request<'a>,
+) -> Result<(&'a [u8], usize), DecodeError> {
+    let (data, head_len) = if procedure == Procedure::Write {
         let head = WriteHead::decode(&mut decoder)?;
         let head_len = decoder.position();
         let data = decoder.take(head.data_len as usize, "data")?;
         decoder.take(head.tail_len() - data.len(), "padding")?;
-        (Request::Write(head, None), head_len, data)
+        *request = Request::Write(head, None);
+        (data, head_len)
     } else {
-        let call = nfs3::Call::decode(procedure, &mut decoder)?;
-        (Request::Other(call), decoder.position(), &[][..])
+        *request = Request::Other(nfs3::Call::decode(procedure, &mut decoder)?);
+        (&[][..], decoder.position())
     };
     decoder.finish()?;
-    Ok((request, data, head_len))
+    Ok((data, head_len))
 }
 
 /// Marks a call that must not run twice as in progress. `head`: its bytes, of a WRITE without the data.
@@ -650,7 +659,10 @@ async fn compound(
             payload: apart.payload,
         });
     }
-    let mut reply = Draft::begin(&ReplyHeader::accepted(header.xid, AcceptStat::Success));
+    let mut reply = Draft::begin_with_room(
+        &ReplyHeader::accepted(header.xid, AcceptStat::Success),
+        limits::COMPOUND_REPLY_BYTES_AT_FIRST,
+    );
     match header.procedure {
         nfs4::PROC_NULL => decoder.finish().map_err(|_| AcceptStat::GarbageArgs)?,
         nfs4::PROC_COMPOUND => {
@@ -715,14 +727,10 @@ fn identify(cx: &mut Context, header: &CallHeader<'_>) -> Result<(), AuthStat> {
             cx.caller.client = cx.peer.unnamed();
             WireIdentity::Nobody
         }
-        AUTH_SYS => match header.credential.auth_sys() {
-            Ok(sys) => {
-                cx.caller.client = cx.peer.client(sys.machine_name);
-                WireIdentity::Sys {
-                    uid: sys.uid,
-                    gid: sys.gid,
-                    gids: sys.gids.as_slice().to_vec(),
-                }
+        AUTH_SYS => match cx.peer.claim(&header.credential) {
+            Ok((client, claimed)) => {
+                cx.caller.client = client;
+                WireIdentity::Sys(claimed)
             }
             Err(_) => return Err(AuthStat::BadCred),
         },

@@ -127,24 +127,25 @@ impl Service {
     pub(crate) async fn admit(&self, caller: &Caller, export: &Export) -> Result<Actor> {
         let _step = step(StepKind::ExportRules);
         let rule = Self::rule(caller, export).map_err(Error::Refused)?;
+        let possible = |creds| possible(creds, rule.squash.anonymous());
         let creds = match &caller.identity {
-            WireIdentity::Nobody => rule.squash.anonymous().clone(),
-            WireIdentity::Sys { uid, gid, gids } if !self.server_groups => {
-                rule.squash.creds(WireUid(*uid), WireGid(*gid), gids)
+            WireIdentity::Nobody => possible(rule.squash.anonymous().clone())?,
+            WireIdentity::Sys(claimed) if !self.server_groups => {
+                claimed.served_as(&rule.squash, possible)?
             }
-            WireIdentity::Sys { uid, gid, .. } => {
-                let gids = self.own_groups(caller, *uid).await?;
-                rule.squash.creds(WireUid(*uid), WireGid(*gid), &gids)
+            WireIdentity::Sys(claimed) => {
+                let gids = self.own_groups(caller, claimed.uid).await?;
+                let (uid, gid) = (WireUid(claimed.uid), WireGid(claimed.gid));
+                possible(rule.squash.creds(uid, gid, &gids))?
             }
             WireIdentity::Own(LocalUid(uid)) => {
                 let gids = self.own_groups(caller, *uid).await?;
                 // The primary group is the first. Whom the user database does not know has none.
                 let nobody = rule.squash.anonymous().gid().0;
                 let gid = gids.first().copied().unwrap_or(nobody);
-                rule.squash.creds(WireUid(*uid), WireGid(gid), &gids)
+                possible(rule.squash.creds(WireUid(*uid), WireGid(gid), &gids))?
             }
         };
-        let creds = possible(creds, rule.squash.anonymous())?;
         Ok(Actor {
             creds,
             writable: rule.is_writable(),

@@ -1,10 +1,7 @@
 //! What the audit is told of a call or an operation of one, and when.
 
-use nfs_io::LocalUid;
-
 use crate::front::context::Context;
 use crate::operate::audit::{Asked, Deed, Named, Operation};
-use crate::rpc::caller::WireIdentity;
 use crate::vfs::fh::claimed_export;
 
 /// A deed that the audit is told of when this is dropped, with its status or, where the client left
@@ -50,10 +47,7 @@ pub(super) fn deed(cx: &Context, operation: Operation, on: Named, asked: Asked) 
     Deed {
         operation,
         client: caller.call.client,
-        uid: match caller.identity {
-            WireIdentity::Nobody => None,
-            WireIdentity::Sys { uid, .. } | WireIdentity::Own(LocalUid(uid)) => Some(uid),
-        },
+        uid: caller.identity.uid(),
         on,
         to: None,
         asked,

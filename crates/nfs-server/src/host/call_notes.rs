@@ -336,6 +336,11 @@ impl NotedCall {
         }
     }
 
+    /// Whether the call was noted by an earlier life of the server.
+    pub(crate) const fn came_before(&self) -> bool {
+        self.earlier.is_some()
+    }
+
     /// Whether an earlier life of the server has made `object` by this call: the call found nothing at its
     /// name then, and nobody else has noted to have made what is there now.
     pub(crate) fn has_made(&self, object: Known) -> bool {

@@ -38,8 +38,18 @@ const STATUS_SOCKET: &str = "status.sock";
 #[derive(Debug)]
 pub struct StateDir {
     path: PathBuf,
-    /// The lock file, which keeps the directory locked until it is closed.
-    _lock: File,
+    /// The lock file, which keeps the directory locked.
+    lock: File,
+}
+
+impl Drop for StateDir {
+    /// Unlocks the directory. Closing the file would not do: a child process that is between fork and exec has a
+    /// descriptor of it too, and the lock would last until its exec.
+    fn drop(&mut self) {
+        if let Err(error) = rustix::fs::flock(&self.lock, FlockOperation::Unlock) {
+            tracing::warn!(%error, path = %self.path.display(), "the state directory cannot be unlocked");
+        }
+    }
 }
 
 /// The contents of `server.json`: who serves from the state directory.
@@ -134,7 +144,7 @@ impl StateDir {
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self {
                 path: path.to_owned(),
-                _lock: lock,
+                lock,
             }),
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 let pid = record(path).map(|record| record.pid);
@@ -375,9 +385,14 @@ mod tests {
             "{refused}"
         );
         assert_eq!(record(&path), Some(server_record()));
+        // What a child process has until it executes its program.
+        let inherited = first.lock.try_clone().unwrap();
         drop(first);
         assert!(!is_in_use(&path));
-        StateDir::open(&path).unwrap();
+        let second = StateDir::open(&path).unwrap();
+        drop(inherited);
+        assert!(is_in_use(&path));
+        drop(second);
     }
 
     #[test]

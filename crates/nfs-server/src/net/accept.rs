@@ -9,16 +9,14 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use nfs_io::LocalUid;
 use nfs_io::identity::ServerIdentity;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc::UnboundedSender;
 
 use super::clients::{Clients, NoPlace};
-use super::shard::Accepted;
+use super::shards::Shards;
 use crate::front::service::Service;
 use crate::limits;
 use crate::operate::counters::count;
@@ -30,8 +28,7 @@ pub(crate) struct Entrance {
     pub(crate) service: Arc<Service>,
     pub(crate) clients: Arc<Clients>,
     pub(crate) trust_loopback: bool,
-    pub(crate) shards: Vec<UnboundedSender<Accepted>>,
-    pub(crate) next: AtomicUsize,
+    pub(crate) shards: Shards,
 }
 
 /// Why a connection is not served.
@@ -126,12 +123,8 @@ impl Entrance {
         count(&counters.connections_accepted);
         self.note(peer.ip(), standing);
         count(&counters.connections);
-        let next = self.next.fetch_add(1, Ordering::Relaxed);
-        let shard = self.shards.get(next % self.shards.len().max(1));
-        let sent = shard.map(|shard| shard.send(Accepted { stream, entered }));
-        sent.is_some_and(|sent| sent.is_ok())
-            .then_some(())
-            .ok_or(Refused::ShardEnded)
+        let is_taken = self.shards.give(stream, entered);
+        is_taken.then_some(()).ok_or(Refused::ShardEnded)
     }
 
     fn prepared(&self, stream: TcpStream) -> io::Result<std::net::TcpStream> {

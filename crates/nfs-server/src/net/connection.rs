@@ -155,7 +155,8 @@ pub(crate) async fn serve(shard: Rc<Shard>, stream: TcpStream, entered: &Entered
 impl Connection {
     /// Reads calls and starts them, for as long as the peer sends.
     async fn receive(self: &Rc<Self>) -> Result<(), End> {
-        let mut receiver = Receiver::new(self.shard.service.vfs.io_bytes_max);
+        let service = &self.shard.service;
+        let mut receiver = Receiver::new(service.vfs.io_bytes_max, service.receive_buffers.clone());
         let mut progress = Progress::new();
         loop {
             if self.wait_for_room().await? {
@@ -169,7 +170,7 @@ impl Connection {
                 let cost = ConnectionTurns::cost(0, piece);
                 if self.turns.has_to_wait(cost) || self.turns.has_to_pause() {
                     let asked = Instant::now();
-                    self.wait_for_turn(cost).await;
+                    self.wait_for_turn(cost, cost).await;
                     progress.excuse(asked.elapsed());
                 }
                 let read = self.read_once(&mut receiver).await?;
@@ -298,12 +299,17 @@ impl Connection {
         scratch: &mut Scratch,
         left: &mut Range<usize>,
     ) -> Result<(), End> {
+        // No call of which the head has come is behind it.
+        let is_last = left.start == left.end;
         let cost = ConnectionTurns::cost(1, call.bytes() + call.bytes_asked_for());
         if !call.may_change() && (self.turns.has_to_wait(cost) || self.turns.has_to_pause()) {
             self.flush()?;
             scratch.set_down(left);
-            self.wait_for_turn(cost).await;
+            // What comes behind it is to find something left.
+            let wanted = if is_last { cost } else { limits::TURN_COST_MAX };
+            self.wait_for_turn(cost, wanted).await;
         }
+        let may_change = call.may_change();
         let handed_over = self.start(call, read)?;
         if self.turns.has_to_pause() {
             scratch.set_down(left);
@@ -313,10 +319,12 @@ impl Connection {
             // Its buffer is free for the next call once it is sent.
             self.flush()?;
         }
-        if self.turns.has_to_wait(1) {
+        // Nothing is waited for but a turn that is going to be used, or what has gone before its turn.
+        if (may_change || !is_last) && self.turns.has_to_wait(1) {
             self.flush()?;
             scratch.set_down(left);
-            self.turns.next(&self.receiving_turn).await;
+            let wanted = if is_last { 1 } else { limits::TURN_COST_MAX };
+            self.turns.next(&self.receiving_turn, wanted).await;
         } else if handed_over {
             // It may have been carried out here and now: others have their turn.
             scratch.set_down(left);
@@ -325,10 +333,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits until something of this cost may be done here and now.
-    async fn wait_for_turn(&self, cost: u64) {
+    /// Waits until something of this cost may be done here and now, in a turn of as much as is wanted.
+    async fn wait_for_turn(&self, cost: u64, wanted: u64) {
         if self.turns.has_to_wait(cost) {
-            self.turns.next(&self.receiving_turn).await;
+            self.turns.next(&self.receiving_turn, wanted).await;
         } else if self.turns.has_to_pause() {
             self.turns.pause().await;
         }
@@ -397,9 +405,11 @@ impl Connection {
         let context = Context {
             service: self.shard.service.clone(),
             engine: self.shard.engine.clone(),
+            compound_boxes: self.shard.compound_boxes.clone(),
             peer: Rc::clone(&self.from),
             turn: Default::default(),
             caller,
+            received: read.ticks,
             origin: Arc::clone(&self.origin),
             crowded: self.is_crowded(),
             export: Cell::default(),
@@ -409,14 +419,18 @@ impl Connection {
         };
         self.turns.use_up(1, call.bytes());
         let (runs_on, places) = (call.runs_on(), call.places());
-        let answer = Box::pin(dispatch::answer(context, call));
+        // Changes that the kernel has done together are answered in the order in which they came: a Linux client that
+        // handles two replies of NFSv3 in another order than they come in would otherwise read its file again, where
+        // both tell one time.
+        let is_behind_others = call.may_change() && self.in_flight.get() > 0;
+        let answer = self.shard.call_boxes.put(dispatch::answer(context, call));
         let mut call = Recorded::new(client, times, answer);
         // Whatever it waits for is asked again, with a real waker, by the task below.
         let mut at_once = TaskContext::from_waker(Waker::noop());
         count(&self.figures.calls);
         let mut polled = Pin::new(&mut call).poll(&mut at_once);
         let handed_over = polled.is_pending() && self.shard.engine.hand_over(HAND_OVER_BYTES);
-        if handed_over {
+        if handed_over && !is_behind_others {
             // A fast disk is done with it by now.
             polled = Pin::new(&mut call).poll(&mut at_once);
         }
@@ -489,8 +503,9 @@ impl Connection {
 
     /// Waits until more of what is unsent may be sent.
     async fn wait_to_send(&self) {
-        if self.turns.has_to_wait(self.cost_to_send()) {
-            self.turns.next(&self.sending_turn).await;
+        let cost = self.cost_to_send();
+        if self.turns.has_to_wait(cost) {
+            self.turns.next(&self.sending_turn, cost).await;
         } else if self.turns.has_to_pause() {
             self.turns.pause().await;
         }
@@ -524,6 +539,7 @@ impl Connection {
             let before = output.bytes();
             let flushed = output.flush(&self.stream, most)?;
             self.turns.use_up(0, before - output.bytes());
+            output.give_places(&self.shard.spare_places);
             // A peer that lets many small replies lie is no reason to exceed the memory budget.
             let vfs = &self.shard.service.vfs;
             let (budget, shares) = (vfs.read_buffers.budget(), &vfs.read_shares);
@@ -721,6 +737,7 @@ fn push(connection: &Connection, reply: Reply, record: Option<Box<CallRecord>>) 
         record.answered(reply.head());
         record
     });
+    output.take_places(&connection.shard.spare_places);
     output.push(reply);
     if let Some(record) = record {
         output.record(record);

@@ -9,4 +9,5 @@ mod progress;
 pub(crate) mod receive;
 mod receive_shares;
 pub(crate) mod shard;
+pub(crate) mod shards;
 mod turns;

@@ -1,5 +1,6 @@
 //! Replies on their way out: in order of completion, READ data from the buffer it was read into.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 
@@ -9,6 +10,13 @@ use tokio::net::TcpStream;
 use crate::limits;
 use crate::operate::calls::CallRecord;
 use crate::rpc::reply::Reply;
+
+/// Records of calls whose replies wait, with how many replies are to be sent as a whole until then.
+type Records = VecDeque<(u64, Box<CallRecord>)>;
+
+/// Places for replies that no connection of a shard has. One is written to after the other, so one lot is mostly enough.
+#[derive(Default)]
+pub(super) struct Spare(Cell<(VecDeque<Reply>, Records)>);
 
 /// What waits to be sent on one connection.
 #[derive(Default)]
@@ -23,8 +31,7 @@ pub(super) struct Output {
     reservation: Option<(Reservation, Share)>,
     /// How many replies were sent as a whole.
     completed: u64,
-    /// Records of calls whose replies wait here, with how many replies are to be sent as a whole until then.
-    records: VecDeque<(u64, Box<CallRecord>)>,
+    records: Records,
 }
 
 /// How far replies were sent.
@@ -42,6 +49,25 @@ pub(super) enum Flushed {
 const SLICES: usize = 64;
 
 impl Output {
+    /// Takes the shard's spare places, where the connection has none.
+    pub(super) fn take_places(&mut self, spare: &Spare) {
+        if self.replies.capacity() == 0 {
+            (self.replies, self.records) = spare.0.take();
+        }
+    }
+
+    /// Gives the places back, where all was sent: an idle connection keeps none.
+    pub(super) fn give_places(&mut self, spare: &Spare) {
+        if self.replies.capacity() == 0 || !self.replies.is_empty() || !self.records.is_empty() {
+            return;
+        }
+        let mut replies = std::mem::take(&mut self.replies);
+        let mut records = std::mem::take(&mut self.records);
+        replies.shrink_to(limits::UNSENT_PLACES_SPARE);
+        records.shrink_to(limits::UNSENT_PLACES_SPARE);
+        spare.0.set((replies, records));
+    }
+
     pub(super) fn push(&mut self, reply: Reply) {
         self.bytes += reply.len();
         self.loose += reply.loose_bytes();
@@ -108,7 +134,10 @@ impl Output {
             let used = self.slices(&mut slices, left);
             match stream.try_write_vectored(slices.get(..used).unwrap_or_default()) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(sent) => self.advance(sent),
+                Ok(sent) => {
+                    self.advance(sent);
+                    self.end_records();
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Ok(Flushed::UntilFull);
                 }
@@ -158,26 +187,24 @@ impl Output {
             self.loose -= first.loose_bytes();
             self.replies.pop_front();
             self.completed += 1;
-            let completed = self.completed;
-            let is_sent = |(by, _): &(u64, _)| *by <= completed;
-            if self.records.front().is_some_and(is_sent)
-                && let Some((_, record)) = self.records.pop_front()
-            {
-                record.end();
-            }
         }
         self.reservation = None;
-        // An idle connection keeps no room for the many replies that it had once.
-        self.replies.shrink_to(limits::UNSENT_PLACES_IDLE);
-        self.records.shrink_to(limits::UNSENT_PLACES_IDLE);
+    }
+
+    /// Ends the records of the calls whose replies were sent as a whole.
+    fn end_records(&mut self) {
+        let completed = self.completed;
+        let sent = self.records.partition_point(|(by, _)| *by <= completed);
+        if sent > 0 {
+            let records = self.records.drain(..sent);
+            CallRecord::end_all(records.map(|(_, record)| record));
+        }
     }
 }
 
 impl Drop for Output {
     fn drop(&mut self) {
-        for (_, record) in self.records.drain(..) {
-            record.end();
-        }
+        CallRecord::end_all(self.records.drain(..).map(|(_, record)| record));
     }
 }
 
@@ -191,22 +218,33 @@ mod tests {
     use crate::rpc::reply::Draft;
 
     #[test]
-    fn an_idle_connection_keeps_no_places_for_many_replies() {
+    fn places_for_replies_are_the_shards_when_all_is_sent() {
         let pool = BufferPool::new(Budget::new(1 << 20));
-        let mut output = Output::default();
-        let all: usize = (0..100)
+        let (mut output, spare) = (Output::default(), Spare::default());
+        let most = limits::UNSENT_PLACES_SPARE;
+        let all: usize = (0..2 * most)
             .map(|number| {
-                let one = reply(&pool, number, 10, &[]);
+                output.take_places(&spare);
+                let one = reply(&pool, number as u8, 10, &[]);
                 let len = one.len();
                 output.push(one);
                 len
             })
             .sum();
         output.advance(all - 1);
-        assert!(output.replies.capacity() >= 100, "as long as it sends");
+        output.give_places(&spare);
+        assert!(output.replies.capacity() >= 2 * most, "it still sends");
         output.advance(1);
         assert!(output.is_empty());
-        assert!(output.replies.capacity() <= limits::UNSENT_PLACES_IDLE);
+        output.give_places(&spare);
+        assert_eq!(output.replies.capacity(), 0);
+        let mut next = Output::default();
+        next.take_places(&spare);
+        assert!((most / 2..=most).contains(&next.replies.capacity()));
+        // Another one beside it makes places of its own.
+        output.take_places(&spare);
+        output.push(reply(&pool, 1, 10, &[]));
+        assert_eq!((next.bytes(), output.replies.len()), (0, 1));
     }
 
     /// A reply with `more` bytes behind its header and then data of these lengths, with a byte before each.

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
@@ -66,21 +67,24 @@ impl Progress {
     ///
     /// # Errors
     /// [`NotReady::Stalled`] when the peer moves nothing for too long or, with others waiting for memory, too little.
-    pub(super) async fn wait(
-        &mut self,
-        pressed: impl Fn() -> bool,
-        ready: impl Future<Output = io::Result<()>>,
-    ) -> Result<(), NotReady> {
-        let mut ready = std::pin::pin!(ready);
-        loop {
-            // Judged before each wait too: a peer that sends a byte now and then is never silent.
-            if self.is_stalled(Instant::now(), pressed()) {
-                return Err(NotReady::Stalled);
+    pub(super) fn wait<'a>(
+        &'a mut self,
+        pressed: impl Fn() -> bool + 'a,
+        ready: impl Future<Output = io::Result<()>> + 'a,
+    ) -> Pin<Box<dyn Future<Output = Result<(), NotReady>> + 'a>> {
+        // Boxed: it has a timer, for which each connection would have room that waits for nothing, or for a call.
+        Box::pin(async move {
+            let mut ready = std::pin::pin!(ready);
+            loop {
+                // Judged before each wait too: a peer that sends a byte now and then is never silent.
+                if self.is_stalled(Instant::now(), pressed()) {
+                    return Err(NotReady::Stalled);
+                }
+                if let Ok(ready) = timeout(TICK, &mut ready).await {
+                    return Ok(ready?);
+                }
             }
-            if let Ok(ready) = timeout(TICK, &mut ready).await {
-                return Ok(ready?);
-            }
-        }
+        })
     }
 
     /// True when the peer is to be given up. `pressed`: others wait for the memory it holds.

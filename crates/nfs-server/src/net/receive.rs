@@ -1,6 +1,7 @@
 //! Records on their way in: cut from the stream, incrementally, within bounds.
 //!
-//! A small record that is complete in the bytes at hand is taken as it is. What is incomplete is kept,
+//! A small record that is complete in the bytes at hand is taken as it is; the data of a small WRITE is copied from
+//! there to its buffer, once. What is incomplete is kept,
 //! up to [`limits::CALL_BYTES_UNACCOUNTED_MAX`] for free; beyond that the memory budget is asked
 //! first. The data of a large WRITE is received into a buffer of its own, placed so that what is
 //! aligned in the file is aligned in memory; where in the record it stands is for
@@ -13,7 +14,7 @@
 
 use std::time::Duration;
 
-use nfs_io::{Buf, Reservation};
+use nfs_io::{Buf, BufferPool, Reservation};
 use nfs_wire::limits::{DATA_BYTES_MAX, WRITE_TAIL_BYTES_MAX};
 use nfs_wire::record::{self, MARK_BYTES, RecordCutter, RecordError, RecordLimits, Verdict};
 
@@ -32,6 +33,8 @@ pub(crate) struct Receiver {
     taken: Option<Taken>,
     /// What the record's memory was reserved with, once it is large.
     reservation: Option<Reservation>,
+    /// Where the data of a small WRITE is copied to.
+    buffers: BufferPool,
     io_bytes_max: u32,
     /// When the latest bytes were read, and when the first of the call on its way were, in ticks.
     read_at: u64,
@@ -78,17 +81,21 @@ pub(crate) enum BadRecord {
     TooLarge,
 }
 
-/// A WRITE below this is taken whole: copying it costs less than another buffer and read.
+/// The data of a WRITE below this is read with its record and copied: that costs less than another read.
 const SPLIT_BYTES: usize = 8192;
+/// A record from here on may be such a WRITE; nearly all others have some hundred bytes.
+const COPIED_APART_BYTES_MIN: usize = 1024;
 
 impl Receiver {
-    pub(crate) fn new(io_bytes_max: u32) -> Self {
+    /// `buffers`: for the data of small WRITEs. What is larger asks for its buffer ([`Wanted::Data`]).
+    pub(crate) fn new(io_bytes_max: u32, buffers: BufferPool) -> Self {
         Self {
             cutter: RecordCutter::new(record_limits(io_bytes_max)),
             wanted: None,
             apart: None,
             taken: None,
             reservation: None,
+            buffers,
             io_bytes_max,
             read_at: 0,
             first_bytes: 0,
@@ -177,7 +184,16 @@ impl Receiver {
                     }
                 }
                 record::Step::Record(record) => {
-                    let (record, missing) = (record.bytes.into_owned(), record.missing);
+                    let missing = record.missing;
+                    let is_whole = self.apart.is_none();
+                    let split = is_whole.then(|| split(&record.bytes, &self.buffers, io_bytes_max));
+                    let record = match split.flatten() {
+                        Some((record, apart)) => {
+                            self.apart = Some(apart);
+                            record
+                        }
+                        None => record.bytes.into_owned(),
+                    };
                     return Ok(Step::Call(self.call(record, missing)));
                 }
             }
@@ -225,6 +241,28 @@ impl Receiver {
         let place = self.wanted.take();
         self.apart = place.map(|place| Box::new(place.receive_into(None)));
     }
+}
+
+/// Copies the data of a small WRITE, of which all bytes are at hand, to where it is written from, and what else is in
+/// the record to a place of its own. `None` for any other call, and where no buffer is to be had at once: then the
+/// record is kept as it is, and the call waits for one.
+fn split(record: &[u8], buffers: &BufferPool, io_bytes_max: u32) -> Option<(Vec<u8>, Box<Apart>)> {
+    if !(COPIED_APART_BYTES_MIN..=SPLIT_BYTES).contains(&record.len()) {
+        return None;
+    }
+    let Look::Apart(place) = look(record, Some(record.len()), io_bytes_max) else {
+        return None;
+    };
+    let (head, rest) = record.split_at_checked(place.hole.at)?;
+    let (data, tail) = rest.split_at_checked(place.hole.len)?;
+    let tail = tail.get(place.hole.skipped..)?;
+    if data.is_empty() {
+        return None;
+    }
+    let buffer = buffers.try_take_placed(data.len(), place.start)?;
+    let mut apart = Box::new(place.receive_into(Some(buffer)));
+    apart.copy_in(0, data);
+    Some(([head, tail].concat(), apart))
 }
 
 /// What is kept of a record with data is held without asking the budget, which holds the data already.

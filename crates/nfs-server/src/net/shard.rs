@@ -10,12 +10,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use nfs_io::engine::{Engine, EngineKind, UringLimits};
+use nfs_io::{BusyPoll, FutureBoxes};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::LocalSet;
 
 use super::clients::{Clients, Entered};
 use super::connection;
+use super::output::Spare;
+use super::shards::Taken;
 use super::turns::{self, ShardTurns};
 use crate::front::service::Service;
 use crate::limits;
@@ -30,6 +33,12 @@ pub(crate) struct Shard {
     /// Buffers of [`SCRATCH_BYTES`] that connections have.
     scratches_lent: Cell<usize>,
     pub(super) turns: Rc<ShardTurns>,
+    /// Places for replies that no connection has.
+    pub(super) spare_places: Spare,
+    /// Boxes for the calls that are carried out.
+    pub(super) call_boxes: FutureBoxes,
+    /// The same for what a COMPOUND needs besides.
+    pub(super) compound_boxes: FutureBoxes,
     client_hasher: RandomState,
     pub(super) clients: Arc<Clients>,
     /// The server ends: connections finish their calls and read no others.
@@ -41,6 +50,7 @@ pub(crate) struct Shard {
 pub(crate) struct Accepted {
     pub(crate) stream: std::net::TcpStream,
     pub(crate) entered: Entered,
+    pub(super) taken: Taken,
 }
 
 /// All that a shard is started with.
@@ -56,6 +66,8 @@ pub(crate) struct ShardStart {
     /// Which shard it is, and how many there are.
     pub(crate) number: usize,
     pub(crate) shards: usize,
+    /// How long its event loop polls before it sleeps.
+    pub(crate) busy_poll: BusyPoll,
 }
 
 /// How many buffers a shard keeps for its connections to read into.
@@ -166,8 +178,8 @@ pub(crate) fn run(start: ShardStart) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let local = LocalSet::new();
-    local.block_on(&runtime, serve(start))
+    let poll = start.busy_poll;
+    poll.block_on(&runtime, &LocalSet::new(), serve(start))
 }
 
 async fn serve(start: ShardStart) -> std::io::Result<()> {
@@ -181,6 +193,7 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
         memory_bytes,
         number: _,
         shards,
+        busy_poll: _,
     } = start;
     let engine = match engine {
         EngineKind::Uring => {
@@ -199,6 +212,7 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
             std::process::abort();
         }
     });
+    tokio::task::spawn_local(nfs_io::wake_ups::gather());
     let places = turns::places(memory_bytes, shards);
     let turns = Rc::new(ShardTurns::new(places));
     let shard = Rc::new(Shard {
@@ -207,6 +221,9 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
         scratch: RefCell::default(),
         scratches_lent: Cell::new(0),
         turns: Rc::clone(&turns),
+        spare_places: Spare::default(),
+        call_boxes: FutureBoxes::new(limits::CALL_BOXES_SPARE_PER_SHARD),
+        compound_boxes: FutureBoxes::new(limits::COMPOUND_BOXES_SPARE_PER_SHARD),
         client_hasher,
         clients,
         is_draining: Cell::new(false),
@@ -238,7 +255,11 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
 }
 
 fn begin(shard: &Rc<Shard>, accepted: Accepted, open: &Rc<Open>) {
-    let Accepted { stream, entered } = accepted;
+    let Accepted {
+        stream,
+        entered,
+        taken,
+    } = accepted;
     let stream = match TcpStream::from_std(stream) {
         Ok(stream) => stream,
         Err(error) => {
@@ -258,7 +279,7 @@ fn begin(shard: &Rc<Shard>, accepted: Accepted, open: &Rc<Open>) {
         connection::serve(shard, stream, &entered).await;
         drop(entered);
         service.counters.connections.fetch_sub(1, Ordering::Relaxed);
-        drop(counted);
+        drop((counted, taken));
     });
 }
 

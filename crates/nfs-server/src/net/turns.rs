@@ -2,8 +2,9 @@
 //!
 //! What is cheap is done when it comes. What moves many bytes, and what is done for a client beyond a little
 //! ([`limits::FREE_COST_MAX`]) before the event loop has looked again, needs a turn: it is waited for among all
-//! that wait ([`nfs_io::turns`]), and is worth [`limits::TURN_COST_MAX`]. One turn is given at a time. In the
-//! middle of its turn a connection pauses ([`ConnectionTurns::pause`]): the event loop looks, cheap calls that
+//! that wait ([`nfs_io::turns`]), and is worth [`limits::TURN_COST_MAX`]. One turn is given at a time, but those
+//! who want a call or two and nothing else share one, a piece of it each: of hundreds of connections with a call
+//! each, none waits while others have many. In the middle of its turn a connection pauses ([`ConnectionTurns::pause`]): the event loop looks, cheap calls that
 //! have come are answered, and the turn goes on. So a call of somebody who makes few waits for a piece of one
 //! turn, not for a turn of everybody who is busy.
 //!
@@ -42,6 +43,8 @@ struct Waiting {
     /// Told when the turn comes.
     told: Rc<Notify>,
     client: Weak<ClientHere>,
+    /// What it is going to use of its turn: all of it, or so little that others have the rest.
+    wanted: u64,
 }
 
 /// One client as its connections to a shard share it.
@@ -121,10 +124,16 @@ impl ShardTurns {
     pub(super) async fn give(&self, count: impl Fn()) {
         loop {
             self.asked.notified().await;
-            while let Some(next) = self.next_turn() {
+            loop {
+                let sharing = self.next_turns();
+                if sharing.is_empty() {
+                    break;
+                }
                 self.given.set(self.given.get() + 1);
-                count();
-                next.told.notify_one();
+                for one in &sharing {
+                    count();
+                    one.told.notify_one();
+                }
                 loop {
                     // Resumed once whoever has the turn has gone as far as it may, and the event loop has
                     // looked for what came.
@@ -134,15 +143,31 @@ impl ShardTurns {
                         break;
                     }
                 }
-                self.charge(&next);
+                sharing.iter().for_each(|over| self.charge(over));
             }
         }
     }
 
-    fn next_turn(&self) -> Option<Waiting> {
+    /// Who has the next turn: somebody alone, or as many as want no more than a piece of it together.
+    fn next_turns(&self) -> Vec<Waiting> {
         let mut waiting = self.waiting.borrow_mut();
-        // Of a connection that has gone nobody else holds the other end.
-        std::iter::from_fn(|| waiting.next_turn()).find(|next| Rc::strong_count(&next.told) > 1)
+        let mut sharing = Vec::new();
+        let mut room = limits::PAUSE_COST;
+        loop {
+            let has_room = |next: &Waiting| sharing.is_empty() || next.wanted <= room;
+            let next = waiting.next_turn_where(|_, _, next| match has_room(next) {
+                true => Verdict::Take,
+                false => Verdict::Stop,
+            });
+            let Some(next) = next else {
+                return sharing;
+            };
+            // Of a connection that has gone nobody else holds the other end.
+            if Rc::strong_count(&next.told) > 1 {
+                room = room.saturating_sub(next.wanted);
+                sharing.push(next);
+            }
+        }
     }
 
     /// Counts what a turn took when it is over.
@@ -224,16 +249,23 @@ impl ConnectionTurns {
     }
 
     /// Waits for the connection's next turn. `mine`: told when it comes; each half of a connection has its own.
-    pub(super) async fn next(&self, mine: &Rc<Notify>) {
+    /// `wanted`: what is to be done in it, at most a whole turn. Who wants no more than a piece of one shares it.
+    pub(super) async fn next(&self, mine: &Rc<Notify>, wanted: u64) {
         let turns = &self.client.turns;
         if self.is_alone() {
             return tokio::task::yield_now().await;
         }
         self.client.charge();
         let cost = self.client.used.take();
+        let (wanted, share) = match wanted {
+            // A reply is sent in it as well, and is to find something left.
+            little if little <= limits::PAUSE_COST => (little.max(1), little.max(1) + 1),
+            _much => (limits::TURN_COST_MAX, limits::TURN_COST_MAX),
+        };
         let waiting = Waiting {
             told: Rc::clone(mine),
             client: Rc::downgrade(&self.client),
+            wanted,
         };
         turns
             .waiting
@@ -241,7 +273,7 @@ impl ConnectionTurns {
             .join(self.client.sharer(), cost, waiting);
         turns.asked.notify_one();
         mine.notified().await;
-        self.turn.set((turns.given.get(), limits::TURN_COST_MAX));
+        self.turn.set((turns.given.get(), share));
         self.since_pause.set(0);
     }
 
@@ -409,15 +441,17 @@ mod tests {
         let (gone, here) = (Rc::new(Notify::new()), Rc::new(Notify::new()));
         let mut context = Context::from_waker(Waker::noop());
         {
-            let mut waits = Box::pin(one.next(&gone));
+            let mut waits = Box::pin(one.next(&gone, 1));
             assert!(waits.as_mut().poll(&mut context).is_pending());
         }
         drop(gone);
-        let mut waits = Box::pin(other.next(&here));
+        let mut waits = Box::pin(other.next(&here, 1));
         assert!(waits.as_mut().poll(&mut context).is_pending());
-        shard.next_turn().unwrap().told.notify_one();
+        let sharing = shard.next_turns();
+        sharing.iter().for_each(|one| one.told.notify_one());
         assert_eq!(waits.as_mut().poll(&mut context), Poll::Ready(()));
-        assert!(shard.next_turn().is_none());
+        assert_eq!(sharing.len(), 1);
+        assert!(shard.next_turns().is_empty());
     }
 
     #[test]
@@ -442,6 +476,82 @@ mod tests {
         );
     }
 
+    #[test]
+    fn who_wants_little_shares_a_piece_of_a_turn_and_who_wants_much_has_one_alone() {
+        let shard = Rc::new(ShardTurns::new(PLACES));
+        let told = Rc::new(Notify::new());
+        let mut context = Context::from_waker(Waker::noop());
+        let ask = |number: u32, wanted| (shard.enter(key(number)), wanted);
+        let little = (0..20).map(|number| ask(number % 2, 1));
+        let much = (0..2).map(|_| ask(2, limits::TURN_COST_MAX));
+        let all: Vec<_> = little.chain(much).collect();
+        let mut waits: Vec<_> = all
+            .iter()
+            .map(|(one, wanted)| Box::pin(one.next(&told, *wanted)))
+            .collect();
+        for one in &mut waits {
+            assert!(one.as_mut().poll(&mut context).is_pending());
+        }
+        let turns = std::iter::from_fn(|| Some(shard.next_turns()).filter(|turn| !turn.is_empty()));
+        let mut sizes: Vec<usize> = turns.map(|turn| turn.len()).collect();
+        sizes.sort_unstable();
+        // Whoever wants much may come between two of these.
+        let most = sizes.last().copied();
+        assert_eq!(most, Some(limits::PAUSE_COST as usize), "{sizes:?}");
+        assert_eq!(sizes.iter().sum::<usize>(), 22);
+        assert!(
+            sizes.iter().filter(|size| **size == 1).count() >= 2,
+            "{sizes:?}"
+        );
+    }
+
+    /// What many connections have done, each with one small call at a time.
+    #[derive(Default)]
+    struct Calls {
+        done: Cell<u64>,
+        /// The most calls of others that were done while one waited.
+        longest_wait: Cell<u64>,
+    }
+
+    /// A connection that makes one small call at a time, and the next one when it has the reply.
+    async fn one_by_one(one: ConnectionTurns, calls: Rc<Calls>) {
+        let mine = Rc::new(Notify::new());
+        loop {
+            let before = calls.done.get();
+            if one.has_to_wait(1) {
+                one.next(&mine, 1).await;
+            }
+            one.use_up(1, 0);
+            let wait = calls.done.get() - before;
+            calls.longest_wait.set(calls.longest_wait.get().max(wait));
+            calls.done.set(calls.done.get() + 1);
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[test]
+    fn of_many_connections_of_one_client_none_waits_for_long() {
+        const CONNECTIONS: u64 = 256;
+        let (shard, calls) = (Rc::new(ShardTurns::new(PLACES)), Rc::new(Calls::default()));
+        let local = tokio::task::LocalSet::new();
+        for _ in 0..CONNECTIONS {
+            local.spawn_local(one_by_one(shard.enter(key(1)), Rc::clone(&calls)));
+        }
+        let giver = Rc::clone(&shard);
+        local.spawn_local(async move { giver.give(|| {}).await });
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        local.block_on(&runtime, async {
+            while calls.done.get() < 1000 * CONNECTIONS {
+                tokio::task::yield_now().await;
+            }
+        });
+        let longest = calls.longest_wait.get();
+        // Served in the order they came, each would wait for all others once.
+        assert!(longest <= 3 * CONNECTIONS, "{longest}");
+    }
+
     /// What was done in the simulation, by client, and what the polite client saw of it.
     #[derive(Default)]
     struct Work {
@@ -457,7 +567,7 @@ mod tests {
             for (calls, bytes) in [(1, 1 << 20), (0, 512 << 10), (0, 512 << 10)] {
                 let cost = ConnectionTurns::cost(calls, bytes);
                 if one.has_to_wait(cost) {
-                    one.next(&mine).await;
+                    one.next(&mine, cost).await;
                 } else if one.has_to_pause() {
                     one.pause().await;
                 }

@@ -37,7 +37,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
 pub use cache::{CacheAnswer, CacheDropped, CachePage, CacheQuery, CacheRow, CacheTarget};
-pub use client::{ControlError, follow, follow_audit, follow_calls, request};
+pub use client::{ControlError, follow, follow_audit, follow_calls, record_calls, request};
 pub use held::{
     Expired, GraceReport, HeldAnswer, HeldQuery, Listed, LockRow, Nfs4ClientStatus, OpenRow, Page,
 };
@@ -54,8 +54,8 @@ pub use messages::{
 
 pub use crate::operate::audit::{AuditEvent, AuditFollower, AuditLine};
 pub use crate::operate::calls::{
-    CallFollower, CallLine, CallQuery, CallTree, ChromeTrace, FileNumber, RecorderLevel, StepTree,
-    check_call,
+    CallFollower, CallLine, CallQuery, CallTree, ChromeTrace, FileNumber, RecordedCall,
+    RecorderLevel, Recording, RecordingLine, RecordingQuery, StepTree, check_call,
 };
 pub use crate::operate::io_counters::{AheadStatus, AutoStatus, IoStatus, reason_sentence};
 pub use crate::operate::latency::ProcedureStatus;
@@ -135,6 +135,8 @@ pub struct Controls {
     pub trace: Ask<TraceChange, TraceStatus>,
     /// Begins to follow single calls, or to tell those that are recorded; `Err` says why not.
     pub follow_calls: Ask<CallQuery, CallFollower>,
+    /// Begins to record calls; `Err` says why not.
+    pub record_calls: Ask<RecordingQuery, Recording>,
     /// Changes how much the flight recorder keeps, if a level is given, and says how much it does.
     pub recorder: Ask<Option<RecorderLevel>, RecorderLevel>,
     /// Begins to follow the audit; `Err` says why not.
@@ -277,6 +279,13 @@ async fn converse(stream: UnixStream, controls: &Arc<Controls>, reach: Reach) ->
                 }
                 Err(refused) => refusal(&refused),
             },
+            Ok(Command::CallsRecord(query)) => match (controls.record_calls)(&query, asker) {
+                Ok(recording) => {
+                    let recording = Following::Recording(Box::new(recording));
+                    return follow::stream(reader, writer, recording).await;
+                }
+                Err(refused) => refusal(&refused),
+            },
             Ok(Command::AuditFollow) => match (controls.follow_audit)() {
                 Ok(follower) => {
                     let follower = Following::Audit(follower);
@@ -348,9 +357,10 @@ fn answer(command: Command, controls: &Controls, asker: Asker) -> String {
         Command::LogLevel(level) => success(&(controls.log_level)(level)),
         Command::Trace(change) => either((controls.trace)(&change, asker)),
         Command::Recorder(level) => either((controls.recorder)(&level, asker)),
-        Command::TraceFollow(_) | Command::CallsFollow(_) | Command::AuditFollow => {
-            refusal("this is followed on a connection of its own")
-        }
+        Command::TraceFollow(_)
+        | Command::CallsFollow(_)
+        | Command::CallsRecord(_)
+        | Command::AuditFollow => refusal("this is followed on a connection of its own"),
         Command::Io(query) => either((controls.io)(&query, asker)),
         Command::IoSet(order) => either((controls.io_set)(&order, asker)),
         Command::IoWhy(query) => either((controls.io_why)(&query, asker)),

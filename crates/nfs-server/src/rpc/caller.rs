@@ -1,12 +1,15 @@
 //! Who makes a call, as the wire says.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use nfs_io::turns::ClientKey;
-use nfs_io::{Client, Lane, LocalUid, Queue, Sharer};
+use nfs_io::{Client, Creds, Lane, LocalGid, LocalUid, Queue, Sharer};
+use parking_lot::Mutex;
 
-use crate::exports::NfsVersion;
+use crate::exports::config::SquashKind;
+use crate::exports::{NfsVersion, Squash, WireGid, WireUid};
 use crate::network::Network;
 use crate::operate::trace::{About, CallId};
 use crate::rpc::client_id::ClientId;
@@ -32,12 +35,79 @@ pub(crate) struct Caller {
 pub(crate) enum WireIdentity {
     /// AUTH_NONE: served as the anonymous user.
     Nobody,
-    /// The ids that an AUTH_SYS credential claims.
-    Sys { uid: u32, gid: u32, gids: Vec<u32> },
+    /// The ids that an AUTH_SYS credential claims. Shared by the calls that come with the same credential.
+    Sys(Arc<Claimed>),
     /// A user of this machine, as the kernel says and not the credential. Its groups are those of this
     /// machine's user database.
     Own(LocalUid),
 }
+
+impl WireIdentity {
+    /// The user; `None` for the anonymous one.
+    pub(crate) fn uid(&self) -> Option<u32> {
+        match self {
+            Self::Nobody => None,
+            Self::Sys(claimed) => Some(claimed.uid),
+            Self::Own(LocalUid(uid)) => Some(*uid),
+        }
+    }
+}
+
+/// The ids that an AUTH_SYS credential claims, and as whom its last call was served.
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    gids: Box<[u32]>,
+    /// Which squashing was asked for last, and what came of it.
+    served_as: Mutex<Option<(Squashing, Creds)>>,
+}
+
+/// All that decides about the local identity of a claim.
+type Squashing = (SquashKind, LocalUid, LocalGid);
+
+impl Claimed {
+    pub(crate) fn new(uid: u32, gid: u32, gids: &[u32]) -> Self {
+        Self {
+            uid,
+            gid,
+            gids: gids.into(),
+            served_as: Mutex::new(None),
+        }
+    }
+
+    /// As whom the server acts for these ids where an export squashes them so: what `decide` says of the squashed
+    /// identity. It says the same each time, so that it is asked once for calls of one kind.
+    ///
+    /// # Errors
+    /// What `decide` says where the server cannot act for them.
+    pub(crate) fn served_as<E>(
+        &self,
+        squash: &Squash,
+        decide: impl FnOnce(Creds) -> Result<Creds, E>,
+    ) -> Result<Creds, E> {
+        let anonymous = squash.anonymous();
+        let squashing = (squash.kind(), anonymous.uid(), anonymous.gid());
+        let mut served_as = self.served_as.lock();
+        if let Some((last, creds)) = &*served_as
+            && *last == squashing
+        {
+            return Ok(creds.clone());
+        }
+        let squashed = squash.creds(WireUid(self.uid), WireGid(self.gid), &self.gids);
+        let creds = decide(squashed)?;
+        *served_as = Some((squashing, creds.clone()));
+        Ok(creds)
+    }
+}
+
+impl PartialEq for Claimed {
+    fn eq(&self, other: &Self) -> bool {
+        (self.uid, self.gid, &self.gids) == (other.uid, other.gid, &other.gids)
+    }
+}
+
+impl Eq for Claimed {}
 
 impl Caller {
     /// Whoever sends calls over a connection from this address and port; dispatch says for each call which it
@@ -106,6 +176,8 @@ impl Caller {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
@@ -138,5 +210,32 @@ mod tests {
                 "{at}"
             );
         }
+    }
+
+    #[test]
+    fn a_claim_is_served_as_each_squashing_says_whatever_was_asked_before() {
+        let claimed = Claimed::new(0, 0, &[0, 7]);
+        let squashes = [
+            Squash::new(SquashKind::Root, 65534, 65534),
+            Squash::new(SquashKind::None, 65534, 65534),
+            Squash::new(SquashKind::Root, 99, 65534),
+            Squash::new(SquashKind::Root, 99, 98),
+            Squash::new(SquashKind::All, 99, 98),
+        ];
+        for squash in squashes {
+            let expected = squash.creds(WireUid(0), WireGid(0), &[0, 7]);
+            let asked = Cell::new(0);
+            let ask = || {
+                claimed.served_as(&squash, |creds| {
+                    asked.set(asked.get() + 1);
+                    Ok::<_, ()>(creds)
+                })
+            };
+            assert_eq!(ask().as_ref(), Ok(&expected));
+            assert_eq!((ask(), asked.get()), (Ok(expected), 1));
+        }
+        let refused = |squash: &Squash| claimed.served_as(squash, |_| Err(()));
+        let new = Squash::new(SquashKind::Root, 1, 1);
+        assert_eq!((refused(&new), refused(&new)), (Err(()), Err(())));
     }
 }

@@ -19,8 +19,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use nfs_wire::DecodeError;
+use nfs_wire::auth::{AUTH_SYS, OpaqueAuth};
+
 use crate::limits;
 use crate::operate::call_counters::{CallCounters, Ended};
+use crate::rpc::caller::Claimed;
 use crate::rpc::line::Line;
 
 /// Stands for one client: an address with a machine name, a connection where nothing tells machines apart, or
@@ -80,7 +84,7 @@ const NAMES_OF_NOBODY: [&[u8]; 6] = [
 ];
 
 /// Who is at the other end of a connection: tells the client of each of its calls, and remembers the last
-/// one, as nearly all calls of a connection carry one machine name.
+/// credential, as most calls that come together carry one and the same.
 pub(crate) struct Peer {
     hasher: RandomState,
     addr: IpAddr,
@@ -90,13 +94,35 @@ pub(crate) struct Peer {
     unnamed: ClientId,
     /// What is to be done when the connection has ended.
     at_end: RefCell<Vec<Box<dyn FnOnce()>>>,
-    last: RefCell<Option<(Vec<u8>, ClientId)>>,
+    last: RefCell<Option<Claim>>,
+    /// The same of NFSv4's clients.
+    last_v4: Cell<Option<(u64, ClientId)>>,
     /// Ids and figures of the exports that this connection used.
     used: RefCell<Vec<(u32, Arc<CallCounters>)>>,
     /// The weight that the rule gives which let the last call in.
     weight: Cell<u32>,
     /// The connection is not read before, for its client's rate.
     resume: Cell<Option<Instant>>,
+}
+
+/// What an AUTH_SYS credential with this body says: which client it is of, and the ids.
+struct Claim {
+    body: Box<[u8]>,
+    client: ClientId,
+    claimed: Arc<Claimed>,
+}
+
+impl Claim {
+    fn machine_name(&self) -> &[u8] {
+        let credential = OpaqueAuth {
+            flavor: AUTH_SYS,
+            body: &self.body,
+        };
+        // It was decoded before it was kept.
+        credential
+            .auth_sys()
+            .map_or(&[][..], |sys| sys.machine_name)
+    }
 }
 
 impl Peer {
@@ -110,6 +136,7 @@ impl Peer {
             line: Line::new(connection),
             at_end: RefCell::default(),
             last: RefCell::default(),
+            last_v4: Cell::default(),
             used: RefCell::default(),
             weight: Cell::new(1),
             resume: Cell::default(),
@@ -135,24 +162,49 @@ impl Peer {
         }
     }
 
-    /// The client of a call with this machine name.
-    pub(crate) fn client(&self, machine_name: &[u8]) -> ClientId {
+    /// Which client an AUTH_SYS credential is of, and the ids that it claims.
+    ///
+    /// # Errors
+    /// The credential is malformed, as the decoder says.
+    pub(crate) fn claim(
+        &self,
+        credential: &OpaqueAuth<'_>,
+    ) -> Result<(ClientId, Arc<Claimed>), DecodeError> {
         let mut last = self.last.borrow_mut();
-        if let Some((name, client)) = &*last
-            && name == machine_name
+        if let Some(claim) = &*last
+            && *claim.body == *credential.body
         {
-            return *client;
+            return Ok((claim.client, Arc::clone(&claim.claimed)));
         }
-        let client = ClientId::of_machine(&self.hasher, self.addr, machine_name);
-        let client = client.unwrap_or(self.unnamed);
-        // No longer than a credential lets it be: 255 bytes.
-        *last = Some((machine_name.to_vec(), client));
-        client
+        let sys = credential.auth_sys()?;
+        let client = match &*last {
+            Some(claim) if claim.machine_name() == sys.machine_name => claim.client,
+            _ => {
+                let named = ClientId::of_machine(&self.hasher, self.addr, sys.machine_name);
+                named.unwrap_or(self.unnamed)
+            }
+        };
+        let claimed = Arc::new(Claimed::new(sys.uid, sys.gid, sys.gids.as_slice()));
+        // No longer than a credential lets it be: 400 bytes.
+        let body = credential.body.into();
+        *last = Some(Claim {
+            body,
+            client,
+            claimed: Arc::clone(&claimed),
+        });
+        Ok((client, claimed))
     }
 
     /// The NFSv4 client to which the server gave this id, whatever connection its calls come over.
     pub(crate) fn v4_client(&self, clientid: u64) -> ClientId {
-        ClientId::of_v4(&self.hasher, clientid)
+        if let Some((id, client)) = self.last_v4.get()
+            && id == clientid
+        {
+            return client;
+        }
+        let client = ClientId::of_v4(&self.hasher, clientid);
+        self.last_v4.set(Some((clientid, client)));
+        client
     }
 
     /// Whether this connection uses the export with this id for the first time, as far as it remembers: a
@@ -224,10 +276,64 @@ impl Drop for Peer {
 mod tests {
     use std::net::Ipv4Addr;
 
+    use nfs_wire::auth::{AuthSys, GidList};
+    use nfs_wire::{Encode, Encoder};
+
     use super::*;
 
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
     const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
+    fn claim(
+        peer: &Peer,
+        machine_name: &[u8],
+        (uid, gids): (u32, &[u32]),
+    ) -> (ClientId, Arc<Claimed>) {
+        let mut body = Vec::new();
+        let sys = AuthSys {
+            stamp: 7,
+            machine_name,
+            uid,
+            gid: uid,
+            gids: GidList::new(gids).unwrap(),
+        };
+        sys.encode(&mut Encoder::new(&mut body));
+        let flavor = AUTH_SYS;
+        peer.claim(&OpaqueAuth {
+            flavor,
+            body: &body,
+        })
+        .unwrap()
+    }
+
+    fn client(peer: &Peer, machine_name: &[u8]) -> ClientId {
+        claim(peer, machine_name, (1, &[])).0
+    }
+
+    #[test]
+    fn a_credential_that_comes_again_says_the_same_and_another_says_its_own() {
+        let peer = Peer::new(RandomState::new(), HERE, 1);
+        let (machine, first) = claim(&peer, b"a", (1, &[4, 5]));
+        let (_, again) = claim(&peer, b"a", (1, &[4, 5]));
+        assert!(Arc::ptr_eq(&first, &again));
+        assert_eq!(*first, Claimed::new(1, 1, &[4, 5]));
+        for (name, uid, gids) in [
+            (b"a", 2, &[4, 5][..]),
+            (b"a", 1, &[4]),
+            (b"a", 1, &[4, 6]),
+            (b"b", 1, &[4, 5]),
+        ] {
+            let (client, claimed) = claim(&peer, name, (uid, gids));
+            assert_eq!(*claimed, Claimed::new(uid, uid, gids));
+            assert_eq!(client == machine, name == b"a");
+        }
+        let cut = OpaqueAuth {
+            flavor: AUTH_SYS,
+            body: &[0; 7],
+        };
+        assert!(peer.claim(&cut).is_err());
+        assert_eq!(*claim(&peer, b"a", (1, &[4, 5])).1, *first);
+    }
 
     #[test]
     fn a_client_is_an_address_and_a_machine_name() {
@@ -235,11 +341,15 @@ mod tests {
         let one = Peer::new(hasher.clone(), HERE, 1);
         let same = Peer::new(hasher.clone(), HERE, 2);
         let elsewhere = Peer::new(hasher, THERE, 3);
-        assert_eq!(one.client(b"a"), same.client(b"a"), "its connections");
-        assert_ne!(one.client(b"a"), one.client(b"b"));
-        assert_eq!(one.client(b"a"), same.client(b"a"), "after another name");
-        assert_ne!(one.client(b"a"), elsewhere.client(b"a"));
-        assert_ne!(one.client(b"a"), one.unnamed());
+        assert_eq!(client(&one, b"a"), client(&same, b"a"), "its connections");
+        assert_ne!(client(&one, b"a"), client(&one, b"b"));
+        assert_eq!(
+            client(&one, b"a"),
+            client(&same, b"a"),
+            "after another name"
+        );
+        assert_ne!(client(&one, b"a"), client(&elsewhere, b"a"));
+        assert_ne!(client(&one, b"a"), one.unnamed());
     }
 
     #[test]
@@ -249,8 +359,8 @@ mod tests {
         let other = Peer::new(hasher, HERE, 2);
         assert_ne!(one.unnamed(), other.unnamed());
         for name in [&b""[..], b"(none)", b"localhost", b"LocalHost.localdomain"] {
-            assert_eq!(one.client(name), one.unnamed());
-            assert_eq!(other.client(name), other.unnamed());
+            assert_eq!(client(&one, name), one.unnamed());
+            assert_eq!(client(&other, name), other.unnamed());
         }
     }
 }

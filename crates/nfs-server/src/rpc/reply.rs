@@ -1,6 +1,8 @@
 //! A reply on its way out: its bytes in parts, so that what was read from a file is sent from where it
 //! was read to.
 
+use std::borrow::Cow;
+
 use nfs_io::{Buf, Reservation, Share};
 use nfs_wire::record::{FragmentHeader, MARK_BYTES};
 use nfs_wire::rpc::ReplyHeader;
@@ -49,7 +51,12 @@ static ZEROS: [u8; 3] = [0; 3];
 impl Draft {
     /// The mark's place and the header; results are appended.
     pub(crate) fn begin(header: &ReplyHeader<'_>) -> Self {
-        let mut first = Vec::with_capacity(256);
+        Self::begin_with_room(header, 256)
+    }
+
+    /// The same for a reply that will have about so many bytes before its data.
+    pub(crate) fn begin_with_room(header: &ReplyHeader<'_>, bytes: usize) -> Self {
+        let mut first = Vec::with_capacity(bytes);
         first.extend_from_slice(&[0; MARK_BYTES]);
         header.encode(&mut Encoder::new(&mut first));
         Self {
@@ -85,13 +92,16 @@ impl Draft {
         &mut self.first
     }
 
-    /// All of it so far, data and padding included, copied.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        // A copy is kept of the reply to each call of NFSv4: slice by slice, since byte by byte is slow.
+    /// All of it so far, data and padding included; copied, where it does not lie together.
+    pub(crate) fn to_bytes(&self) -> Cow<'_, [u8]> {
+        if self.rest.is_empty() {
+            return Cow::Borrowed(&self.first);
+        }
+        // Slice by slice, since byte by byte is slow.
         let mut bytes = Vec::with_capacity(self.slices().map(<[u8]>::len).sum());
         self.slices()
             .for_each(|slice| bytes.extend_from_slice(slice));
-        bytes
+        Cow::Owned(bytes)
     }
 
     /// Holds memory of the budget, for long encoded parts, until the reply is sent.

@@ -48,7 +48,7 @@ impl Standing {
         match (self, claimed) {
             (Self::Distant | Self::Root, claimed) => claimed,
             (_, WireIdentity::Nobody) | (Self::Untold | Self::Barred, _) => WireIdentity::Nobody,
-            (Self::User(uid), WireIdentity::Sys { .. } | WireIdentity::Own(_)) => {
+            (Self::User(uid), WireIdentity::Sys(_) | WireIdentity::Own(_)) => {
                 WireIdentity::Own(uid)
             }
         }
@@ -135,14 +135,13 @@ impl Door {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::rpc::caller::Claimed;
 
     fn claim(uid: u32) -> WireIdentity {
-        WireIdentity::Sys {
-            uid,
-            gid: uid,
-            gids: vec![0, uid],
-        }
+        WireIdentity::Sys(Arc::new(Claimed::new(uid, uid, &[0, uid])))
     }
 
     #[test]

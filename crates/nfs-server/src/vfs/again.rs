@@ -1,7 +1,7 @@
 //! Changes of names that an earlier run of the server may have made already: what such a call notes
 //! before and after, and what it takes for its own when it comes again. See [`call_notes`](crate::host::call_notes).
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use nfs_io::fs::{self, ResolveFlags, Stat};
 
@@ -17,22 +17,37 @@ pub(super) struct Noted<'t>(Option<(&'t NotedCall, &'t CallNotes, Before)>);
 impl Target {
     /// Notes what `name` in this directory leads to, before it is made or taken away.
     pub(super) fn noted(&self, change: Change, name: &[u8]) -> Noted<'_> {
-        self.note(change, name, (self, name))
+        self.note(change, || look(self, name), (self, name))
     }
 
-    /// Notes what `name` in this directory leads to, before it is moved to another.
-    pub(super) fn noted_move(&self, name: &[u8], to: (&Self, &[u8])) -> Noted<'_> {
-        self.note(Change::Make, name, to)
+    /// [`Target::noted`] where it is known already: `found` is what the name leads to.
+    pub(super) fn noted_found(
+        &self,
+        change: Change,
+        name: &[u8],
+        found: Option<&Stat>,
+    ) -> Noted<'_> {
+        self.note(change, || found.copied(), (self, name))
     }
 
-    fn note(&self, change: Change, name: &[u8], to: (&Self, &[u8])) -> Noted<'_> {
+    /// Notes what a name in this directory leads to, before it is moved to another.
+    pub(super) fn noted_move(&self, found: Option<&Stat>, to: (&Self, &[u8])) -> Noted<'_> {
+        self.note(Change::Make, || found.copied(), to)
+    }
+
+    fn note(
+        &self,
+        change: Change,
+        found: impl FnOnce() -> Option<Stat>,
+        to: (&Self, &[u8]),
+    ) -> Noted<'_> {
         let call = self.actor.call_note.as_deref();
         Noted(call.and_then(|call| {
             let notes = call.notes()?;
             let before = Before {
                 change,
                 place: notes.place(to.0.object.handle.as_ref(), to.1),
-                found: entry(notes, self, name),
+                found: found().map_or(Known::NOTHING, |stat| known(notes, &stat)),
             };
             call.begin(before);
             Some((call, notes, before))
@@ -41,12 +56,19 @@ impl Target {
 }
 
 impl Noted<'_> {
-    /// The call has made the object of this descriptor, or a name of it.
-    pub(super) fn made_it(&self, fd: BorrowedFd<'_>) {
-        if let Some((call, notes, before)) = self.0
-            && let Ok(stat) = fs::statx(fd)
+    /// The call has made this object, or a name of it.
+    pub(super) fn made_it(&self, stat: &Stat) {
+        if let Some((call, notes, before)) = self.0 {
+            call.done(before, known(notes, stat));
+        }
+    }
+
+    /// The call has given this object another name.
+    pub(super) fn made_name_of(&self, object: &Object) {
+        if self.0.is_some()
+            && let Ok(stat) = fs::statx(object.path())
         {
-            call.done(before, known(notes, &stat));
+            self.made_it(&stat);
         }
     }
 
@@ -89,9 +111,11 @@ impl Noted<'_> {
     /// Has an earlier run of this call given `object` that name?
     pub(super) fn linked(&self, directory: &Target, name: &[u8], object: &Object) -> bool {
         self.0.is_some_and(|(call, notes, _)| {
-            let there = entry(notes, directory, name);
-            let same = object.stat().is_ok_and(|stat| known(notes, &stat) == there);
-            same && call.has_made(there)
+            call.came_before() && {
+                let there = entry(notes, directory, name);
+                let same = object.stat().is_ok_and(|stat| known(notes, &stat) == there);
+                same && call.has_made(there)
+            }
         })
     }
 
@@ -132,8 +156,11 @@ pub(super) fn left_to_set(wanted: &SetAttributes, size: u64) -> SetAttributes {
 
 /// The object that a name leads to now; [`Known::NOTHING`] where there is none.
 fn entry(notes: &CallNotes, directory: &Target, name: &[u8]) -> Known {
-    let stat = fs::statx_at(directory.object.path(), name);
-    stat.map_or(Known::NOTHING, |stat| known(notes, &stat))
+    look(directory, name).map_or(Known::NOTHING, |stat| known(notes, &stat))
+}
+
+fn look(directory: &Target, name: &[u8]) -> Option<Stat> {
+    fs::statx_at(directory.object.path(), name).ok()
 }
 
 fn known(notes: &CallNotes, stat: &Stat) -> Known {

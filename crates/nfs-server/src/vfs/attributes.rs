@@ -9,6 +9,7 @@ use nfs_io::identity::Guard;
 use nfs_io::{Creds, Errno, LocalGid, LocalUid};
 
 use super::gate::Changing;
+use super::seen::Latest;
 use super::stable::Flush;
 use super::{Access, Error, FileKind, Object, Result, Wcc, WithWcc};
 use crate::limits;
@@ -128,31 +129,65 @@ impl Vfs {
     /// # Errors
     /// [`Error::Stale`] when it is gone.
     pub(crate) async fn attributes(&self, target: &Target) -> Result<Attributes> {
-        let _step = step(StepKind::Attributes);
-        let object = &target.object;
-        let attributes = if object.mount.local {
-            object.attributes()
-        } else {
-            let object = Arc::clone(object);
-            self.blocking(target.queue(), move || object.attributes())
-                .await?
-        };
-        if let Err(Error::Stale) = attributes {
-            self.files.remove(object);
-        }
-        attributes
+        let stat = self.look(target, Object::stat).await?;
+        let fsid = target.object.mount.fsid;
+        Ok(Attributes { stat, fsid })
     }
 
-    /// Which of `wanted` the caller may do, each asked of the kernel.
+    /// The attributes of an object from no sooner than the call came, which must have changed nothing: calls that came
+    /// together share a look.
     ///
     /// # Errors
-    /// When the object is gone.
+    /// As [`Vfs::attributes`].
+    pub(crate) async fn attributes_since_call(&self, target: &Target) -> Result<Attributes> {
+        let (came, inode) = (target.actor.call.started, target.object.inode_id());
+        if let Some(stat) = Latest::since(came, inode) {
+            let fsid = target.object.mount.fsid;
+            return Ok(Attributes { stat, fsid });
+        }
+        let attributes = self.attributes(target).await?;
+        // Elsewhere another thread looks, and a change may have ended meanwhile.
+        if target.object.mount.local {
+            Latest::note(came, inode, attributes.stat);
+        }
+        Ok(attributes)
+    }
+
+    /// The attributes of an object as they are now, without `mtime` and `ctime`.
+    ///
+    /// # Errors
+    /// As [`Vfs::attributes`].
+    pub(super) async fn untimed_attributes(&self, target: &Target) -> Result<Stat> {
+        self.look(target, Object::stat_untimed).await
+    }
+
+    async fn look(&self, target: &Target, stat: fn(&Object) -> Result<Stat>) -> Result<Stat> {
+        let _step = step(StepKind::Attributes);
+        let object = &target.object;
+        let found = if object.mount.local {
+            stat(object)
+        } else {
+            let object = Arc::clone(object);
+            let looking = self.blocking(target.queue(), move || stat(&object));
+            looking.await?
+        };
+        if let Err(Error::Stale) = found {
+            self.files.remove(object);
+        }
+        found
+    }
+
+    /// Which of `wanted` the caller may do, each asked of the kernel. `attributes` are the object's, for which the
+    /// kernel's answers are remembered.
+    ///
+    /// # Errors
+    /// When too much waits for a file system that has to be asked elsewhere.
     pub(crate) async fn access(
         &self,
         target: &Target,
         wanted: Access,
-    ) -> Result<(Access, Attributes)> {
-        let attributes = self.attributes(target).await?;
+        attributes: &Attributes,
+    ) -> Result<Access> {
         let asking = step(StepKind::Permission);
         let granted = if target.object.mount.local {
             granted_of(target, wanted, &attributes.stat)
@@ -162,14 +197,11 @@ impl Vfs {
                 .await?
         };
         asking.end();
-        Ok((
-            if target.actor.writable {
-                granted
-            } else {
-                granted - Access::WRITE
-            },
-            attributes,
-        ))
+        Ok(if target.actor.writable {
+            granted
+        } else {
+            granted - Access::WRITE
+        })
     }
 
     /// SETATTR: all of `set`, if `guard` lets the object's ctime pass, on stable storage when it returns.
@@ -200,24 +232,23 @@ impl Vfs {
         };
         let (vfs, job) = (Arc::clone(self), target.clone());
         let done = self
-            .opening(target.queue(), move || {
+            .changing_metadata(target, move || {
                 let _pause = pause;
-                set_attributes(&vfs, &job, &set, guard)
+                let (applied, wcc) = set_attributes(&vfs, &job, &set, guard);
+                let flushes = applied.flush.into_iter().collect();
+                // What was set before a failure is flushed as well, and told if that succeeds.
+                (Ok((applied.parts, flushes)), (applied.result, wcc))
             })
             .await;
-        let (applied, mut wcc) =
-            done.unwrap_or_else(|busy| (Applied::nothing(Err(busy)), Wcc::default()));
+        let (flushed, (result, mut wcc)) =
+            done.unwrap_or_else(|busy| (Ok(Parts::NONE), (Err(busy), Wcc::default())));
         if !change.is_unmixed() {
             wcc.before = None;
         }
-        let flushed = match applied.flush {
-            Some(flush) => self.flush(target, vec![flush]).await,
-            None => Ok(()),
-        };
         match flushed {
-            Ok(()) => (applied.result, applied.parts, wcc),
+            Ok(parts) => (result, parts, wcc),
             // What is not on stable storage is not told to be set.
-            Err(unstable) => (applied.result.and(Err(unstable)), Parts::NONE, wcc),
+            Err(unstable) => (result.and(Err(unstable)), Parts::NONE, wcc),
         }
     }
 

@@ -1,12 +1,12 @@
 //! Changes of a directory's entries: making, linking, removing and moving them.
 //!
 //! Each runs as one job on the helper pool: attributes before, the change as the caller,
-//! attributes after. Then it waits, without a thread, for its share of a group commit.
+//! attributes after. Then it waits, without a thread, for its share of a group commit, and its shard hears of both at
+//! once.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use nfs_io::caps::{self, Capability};
 use nfs_io::fs::{self, OFlags, ResolveFlags, Stat, Timestamp};
 use nfs_io::identity::Guard;
 use nfs_io::{Creds, Errno, LocalGid};
@@ -16,6 +16,7 @@ use super::again::{Noted, left_to_set};
 use super::attributes::apply;
 use super::gate::Changing;
 use super::lookup::open_entry;
+use super::object::OVERRIDES;
 use super::resolve::{identity, table_failed, table_id, take_back};
 use super::stable::Flush;
 use super::staging::Pause;
@@ -150,8 +151,10 @@ impl Vfs {
             // Before it is made, so that a table that cannot be written stops it. A place too many does no
             // harm; one that another object has would be taken from that, and the kernel refuses
             // such a link.
-            if made_before || fs::statx_at(directory.object.path(), &name).is_err() {
-                vfs.note_place(directory, &name, &object)?;
+            if let Some(table) = vfs.table(&directory.tree)
+                && (made_before || fs::statx_at(directory.object.path(), &name).is_err())
+            {
+                note_place(table, directory, &name, &object)?;
             }
             let linked = {
                 let _identity = Guard::enter(&directory.actor.creds)?;
@@ -161,7 +164,7 @@ impl Vfs {
                 Err(Errno::EXIST) if made_before => {}
                 linked => linked?,
             }
-            noted.made_it(object.path());
+            noted.made_name_of(&object);
             directory.tree.found_as(&object, &name);
             Ok(((), vec![]))
         })
@@ -180,8 +183,9 @@ impl Vfs {
             // Between the removal and the table's knowing of it nobody may take the name again.
             let table = vfs.table(&directory.tree);
             let _turn = table.map(|_| directory.object.names_turn.write());
-            let noted = directory.noted(Change::Take, &name);
-            let doomed = vfs.last_name(directory, &name);
+            let found = fs::statx_at(directory.object.path(), &name).ok();
+            let noted = directory.noted_found(Change::Take, &name, found.as_ref());
+            let doomed = found.and_then(|stat| last_name(directory, &stat));
             if !noted.removed() {
                 let _identity = Guard::enter(&directory.actor.creds)?;
                 let parent = directory.object.path();
@@ -226,37 +230,30 @@ impl Vfs {
         let (vfs, job) = (Arc::clone(self), (from.clone(), to.clone()));
         let names = (from_name.bytes().to_vec(), to_name.bytes().to_vec());
         let done = self
-            .opening(from.queue(), move || {
+            .changing_metadata(from, move || {
                 let (from, to) = &job;
-                let before = (from.object.stat().ok(), to.object.stat().ok());
+                let before = of_both(from, to, Object::stat);
                 let result = vfs.rename_now(from, &names.0, to, &names.1);
-                let after = (from.object.attributes().ok(), to.object.attributes().ok());
+                let after = of_both(from, to, Object::attributes);
                 let from_wcc = Wcc {
                     before: before.0,
                     after: after.0,
                 };
-                (
-                    result,
-                    from_wcc,
-                    Wcc {
-                        before: before.1,
-                        after: after.1,
-                    },
-                )
+                let to_wcc = Wcc {
+                    before: before.1,
+                    after: after.1,
+                };
+                (result.map(|flushes| ((), flushes)), (from_wcc, to_wcc))
             })
-            .await
-            .unwrap_or_else(|busy| (Err(busy), Wcc::default(), Wcc::default()));
-        let (result, mut from_wcc, mut to_wcc) = done;
+            .await;
+        let (result, (mut from_wcc, mut to_wcc)) =
+            done.unwrap_or_else(|busy| (Err(busy), Default::default()));
         if !changes.0.is_unmixed() {
             from_wcc.before = None;
         }
         if !changes.1.is_unmixed() {
             to_wcc.before = None;
         }
-        let result = match result {
-            Ok(flushes) => self.flush(from, flushes).await,
-            Err(error) => Err(error),
-        };
         (result, from_wcc, to_wcc)
     }
 
@@ -270,15 +267,20 @@ impl Vfs {
         let flushes = vec![self.flush_of(&from.object), self.flush_of(&to.object)];
         let table = self.table(&from.tree);
         let _turns = table.map(|_| names_turns(&from.object, &to.object));
-        let noted = from.noted_move(from_name, (to, to_name));
+        let found = fs::statx_at(from.object.path(), from_name).ok();
+        let noted = from.noted_move(found.as_ref(), (to, to_name));
         if noted.moved(to, to_name) {
             return self
                 .moved_before(from, from_name, to, to_name)
                 .map(|()| flushes);
         }
-        let doomed = self.last_name(to, to_name);
-        let moved = open_entry(from, from_name, ResolveFlags::empty()).ok();
-        if let (Some(table), Some((fd, stat))) = (table, &moved) {
+        let doomed = fs::statx_at(to.object.path(), to_name).ok();
+        let doomed = doomed.and_then(|stat| last_name(to, &stat));
+        let mut moved = found;
+        if let Some(table) = table
+            && let Ok((fd, stat)) = open_entry(from, from_name, ResolveFlags::empty())
+        {
+            let stat = moved.insert(stat);
             let mount = from.tree.mount_of(&from.object.mount, stat)?;
             // Known at its new place before it is there: a crash between must not lose it.
             let new = NewObject {
@@ -300,12 +302,11 @@ impl Vfs {
                 .map_err(table_failed)?;
         }
         // Renaming one link of a file over another does nothing: then it still has a name.
-        let same =
-            |(_, stat): &(OwnedFd, Stat)| doomed.as_ref().is_some_and(|id| id.ino == stat.ino);
+        let same = |stat: &Stat| doomed.as_ref().is_some_and(|id| id.ino == stat.ino);
         if !moved.as_ref().is_some_and(same) {
             self.forget(doomed);
         }
-        if let Some((_, stat)) = &moved {
+        if let Some(stat) = &moved {
             self.found_again(to, to_name, stat);
         }
         Ok(flushes)
@@ -360,7 +361,7 @@ impl Vfs {
         let running = directory.object.begin_change(directory.actor.author);
         let (vfs, job) = (Arc::clone(self), directory.clone());
         let done = self
-            .opening(directory.queue(), move || {
+            .changing_metadata(directory, move || {
                 let before = match job.object.stat() {
                     Ok(before) => before,
                     Err(error) => return (Err(error), Wcc::default()),
@@ -371,38 +372,18 @@ impl Vfs {
                     (made, flushes)
                 });
                 let after = job.object.attributes().ok();
-                (
-                    result,
-                    Wcc {
-                        before: Some(before),
-                        after,
-                    },
-                )
+                let wcc = Wcc {
+                    before: Some(before),
+                    after,
+                };
+                (result, wcc)
             })
-            .await
-            .unwrap_or_else(|busy| (Err(busy), Wcc::default()));
-        let (result, mut wcc) = done;
+            .await;
+        let (result, mut wcc) = done.unwrap_or_else(|busy| (Err(busy), Wcc::default()));
         if !running.is_unmixed() {
             wcc.before = None;
         }
-        let result = match result {
-            Ok((made, flushes)) => self.flush(directory, flushes).await.map(|()| made),
-            Err(error) => Err(error),
-        };
         (result, wcc)
-    }
-
-    /// The inode that loses its last name when this entry goes, if it is cached: its descriptors
-    /// would keep its space.
-    fn last_name(&self, directory: &Target, name: &[u8]) -> Option<InodeId> {
-        let stat = fs::statx_at(directory.object.path(), name).ok()?;
-        let last = stat.nlink <= 1 || stat.kind() == FileKind::Directory;
-        // (What is mounted there cannot be removed.)
-        last.then_some(InodeId {
-            fsid: directory.object.mount.fsid,
-            dev: stat.dev,
-            ino: stat.ino,
-        })
     }
 
     /// Puts a removed inode out of the cache, if indeed it has no name left.
@@ -427,23 +408,42 @@ impl Vfs {
             directory.tree.found_as(&object, name);
         }
     }
+}
 
-    /// Tells the handle table, where there is one, of another place of an object.
-    fn note_place(
-        self: &Arc<Self>,
-        directory: &Target,
-        name: &[u8],
-        object: &Object,
-    ) -> Result<()> {
-        let Some(table) = self.table(&directory.tree) else {
-            return Ok(());
-        };
-        let parent = table_id(&directory.object)?;
-        let id = table_id(object)?;
-        table
-            .linked(id.number, parent.number, name)
-            .map_err(table_failed)
-    }
+/// Tells the handle table of another place of an object.
+fn note_place(table: &HandleTable, directory: &Target, name: &[u8], object: &Object) -> Result<()> {
+    let parent = table_id(&directory.object)?;
+    let id = table_id(object)?;
+    table
+        .linked(id.number, parent.number, name)
+        .map_err(table_failed)
+}
+
+/// The inode that loses its last name when this entry of the directory goes, if it is cached: its descriptors
+/// would keep its space.
+fn last_name(directory: &Target, stat: &Stat) -> Option<InodeId> {
+    let last = stat.nlink <= 1 || stat.kind() == FileKind::Directory;
+    // (What is mounted there cannot be removed.)
+    last.then_some(InodeId {
+        fsid: directory.object.mount.fsid,
+        dev: stat.dev,
+        ino: stat.ino,
+    })
+}
+
+/// What two directories, which may be one, are asked for; one is asked once.
+fn of_both<T: Clone>(
+    from: &Target,
+    to: &Target,
+    ask: fn(&Object) -> Result<T>,
+) -> (Option<T>, Option<T>) {
+    let of_from = ask(&from.object).ok();
+    let of_to = if Arc::ptr_eq(&from.object, &to.object) {
+        of_from.clone()
+    } else {
+        ask(&to.object).ok()
+    };
+    (of_from, of_to)
 }
 
 /// Locks the names of two directories, which may be one, in an order that all keep to.
@@ -499,7 +499,7 @@ fn create_node(
         NewNode::File(precondition) => make_file(vfs, directory, name, *precondition, set, &noted)?,
         other => make_other(directory, name, other, set, &noted)?,
     };
-    let stat = fs::statx(made.path.as_fd())?;
+    let stat = made.stat;
     let object = vfs
         .intern(&directory.object, &directory.tree, name, made.path, &stat)
         .inspect_err(|_| {
@@ -508,12 +508,12 @@ fn create_node(
             }
         })?;
     if let Some(file) = made.file
-        && !caps::has(Capability::DacOverride)
+        && !*OVERRIDES
     {
         // What the file's mode does not let it open again, such a server must keep open.
         object.adopt_write_fd(file, vfs.files.budget(), &vfs.writers);
     }
-    let attributes = object.attributes()?;
+    let attributes = vfs.attributes_as_told(&object, stat)?;
     let created = Created {
         object,
         is_new: made.is_new,
@@ -554,6 +554,8 @@ fn of_new_object(set: SetAttributes, creds: &Creds) -> SetAttributes {
 struct Made {
     /// An `O_PATH` descriptor of it.
     path: OwnedFd,
+    /// Its attributes, as the call leaves it.
+    stat: Stat,
     /// Whether this call made the object; false for one that was there.
     is_new: bool,
     /// The descriptor that made the file, open for writing.
@@ -563,9 +565,10 @@ struct Made {
 }
 
 impl Made {
-    fn found(path: OwnedFd) -> Self {
+    fn found(path: OwnedFd, stat: Stat) -> Self {
         Self {
             path,
+            stat,
             is_new: false,
             file: None,
             flushes: vec![],
@@ -601,7 +604,8 @@ fn make_file(
         fs::openat_create(directory.object.path(), name, flags, mode)
     };
     match made {
-        Ok(fd) => finish_file(directory, fd, &rest, noted),
+        // Clients that open a file to cut it say a size of 0, which it has already.
+        Ok(fd) => finish_file(directory, fd, &left_to_set(&rest, 0), noted),
         Err(Errno::EXIST) => {
             let made = noted.made(directory, name, &NewNode::File(precondition));
             // What cannot be opened for writing was not left half made by this call.
@@ -625,11 +629,13 @@ fn finish_file(
     noted: &Noted<'_>,
 ) -> Result<Made> {
     let path = fs::reopen(fd.as_fd(), OFlags::PATH)?;
-    noted.made_it(path.as_fd());
+    let stat = fs::statx(path.as_fd())?;
+    noted.made_it(&stat);
     let fd = Arc::new(fd);
     if rest.is_empty() {
         return Ok(Made {
             path,
+            stat,
             is_new: true,
             file: Some(fd),
             flushes: vec![],
@@ -640,10 +646,8 @@ fn finish_file(
         fs::truncate(fd.as_fd(), size)?;
     }
     // Set again after the change of owner.
-    let mode = match rest.mode {
-        Some(asked) => Some(made_with(fs::statx(path.as_fd())?.permissions(), asked)),
-        None => None,
-    };
+    let mode = rest.mode;
+    let mode = mode.map(|asked| made_with(stat.permissions(), asked));
     let without_size = SetAttributes {
         size: None,
         mode,
@@ -658,6 +662,7 @@ fn finish_file(
     let stat = fs::statx(path.as_fd())?;
     Ok(Made {
         path,
+        stat,
         is_new: true,
         file: Some(Arc::clone(&fd)),
         flushes: vec![Flush::Inode {
@@ -679,7 +684,7 @@ fn existing_file(
     match precondition {
         Precondition::Unchecked if regular => {
             let Some(size) = set.size else {
-                return Ok(Made::found(fd));
+                return Ok(Made::found(fd, stat));
             };
             let again = fs::reopen(fd.as_fd(), OFlags::PATH)?;
             let object = vfs.intern(&directory.object, &directory.tree, name, again, &stat)?;
@@ -694,6 +699,7 @@ fn existing_file(
             fs::truncate(file.as_fd(), size)?;
             object.io.truncated(stat.size, size);
             Ok(Made {
+                stat: fs::statx(fd.as_fd())?,
                 path: fd,
                 is_new: false,
                 file: None,
@@ -703,7 +709,7 @@ fn existing_file(
                 }],
             })
         }
-        Precondition::Marked(mark) if regular && mark.is_on(&stat) => Ok(Made::found(fd)),
+        Precondition::Marked(mark) if regular && mark.is_on(&stat) => Ok(Made::found(fd, stat)),
         _ => Err(Error::Exists),
     }
 }
@@ -725,7 +731,7 @@ fn make_other(
             .ok_or(Error::Errno(Errno::EXIST))?,
         Err(error) => return Err(error),
     };
-    noted.made_it(fd.as_fd());
+    noted.made_it(&stat);
     let kind = stat.kind();
     // mkdir takes no set-user-ID and set-group-ID bits: those are set afterwards.
     let asked = match *node == NewNode::Directory {
@@ -741,7 +747,7 @@ fn make_other(
     if rest.is_empty() {
         return Ok(Made {
             is_new: true,
-            ..Made::found(fd)
+            ..Made::found(fd, stat)
         });
     }
     apply(fd.as_fd(), &directory.actor.creds, &rest, kind)?;
@@ -755,6 +761,7 @@ fn make_other(
         },
     };
     Ok(Made {
+        stat: fs::statx(fd.as_fd())?,
         path: fd,
         is_new: true,
         file: None,

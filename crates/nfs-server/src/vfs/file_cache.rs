@@ -13,12 +13,13 @@
 //! [`FileCache::find_room`], [`FileCache::take_idle`]) and leaves another time.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::vfs::fh::Handle;
+use foldhash::fast::RandomState;
 use parking_lot::{Mutex, RwLock};
 
 use crate::limits;
@@ -50,7 +51,7 @@ pub(crate) struct FileCache {
     evictions: AtomicU64,
 }
 
-type Inodes = HashMap<InodeId, Arc<Object>>;
+type Inodes = HashMap<InodeId, Arc<Object>, RandomState>;
 
 /// The seconds since the cache was made, for those who use an object and have no time to ask for it.
 struct Clock {
@@ -61,7 +62,7 @@ struct Clock {
 
 #[derive(Default)]
 struct Stripe {
-    objects: HashMap<Handle, Placed>,
+    objects: HashMap<Handle, Placed, RandomState>,
     /// The clock's face: every cached handle once, in no order.
     clock: Vec<Handle>,
     hand: usize,
@@ -153,7 +154,7 @@ impl FileCache {
         Self {
             stripes: Box::default(),
             inodes: Box::default(),
-            hasher: RandomState::new(),
+            hasher: RandomState::default(),
             budget: FdBudget {
                 used: Arc::default(),
                 max: fds_max,

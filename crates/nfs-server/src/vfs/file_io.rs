@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::ahead::FileAhead;
 use super::closing::Writing;
 use super::gate::{Gate, Gates};
-use super::io::{FileAuto, InOrder, Refusals, Reserve, Rounds};
+use super::io::{FileAuto, InOrder, Refusals, Reserve, Rounds, StableWrites};
 use super::page_cache::SeenInPageCache;
 use super::stable::Unstable;
 use super::{Error, FileKind, Object, Result};
@@ -41,6 +41,8 @@ pub(super) struct FileIo {
     /// Held by the COMMIT that runs: there is one at a time.
     sync_turn: tokio::sync::Mutex<()>,
     pub(super) rounds: Rounds,
+    /// WRITEs that are to be stable when they are answered.
+    pub(super) stable_writes: StableWrites,
     /// Space taken ahead of a stream that extends the file.
     pub(crate) reserve: Reserve,
     /// WRITEs that wait for those before them.

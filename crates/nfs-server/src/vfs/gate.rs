@@ -29,6 +29,9 @@ use std::task::{Context, Poll, Waker};
 use nfs_io::Mode;
 use parking_lot::Mutex;
 
+use super::rewrites::Rewrites;
+use super::seen::Seen;
+
 /// The kind of writes that may run at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Group {
@@ -66,6 +69,8 @@ impl Gates {
             state: Mutex::default(),
             begun: AtomicU64::new(0),
             ended: AtomicU64::new(0),
+            seen: Seen::default(),
+            rewrites: Rewrites::default(),
             inode,
             home: Arc::clone(&self.0),
         });
@@ -80,6 +85,10 @@ pub(super) struct Gate {
     /// Changes of the file's bytes that were begun by us, and of these the ones that have ended.
     begun: AtomicU64,
     ended: AtomicU64,
+    /// The attributes that WRITEs share.
+    pub(super) seen: Seen,
+    /// Which writes through the page cache may wait for write-back.
+    pub(super) rewrites: Rewrites,
     inode: (u64, u64),
     home: Arc<Mutex<Known>>,
 }
@@ -96,19 +105,42 @@ impl Drop for Gate {
 }
 
 /// The right to have one write with the kernel. Given back when dropped.
-pub(super) struct Pass(Changing);
+pub(super) struct Pass {
+    changing: Changing,
+    /// The write is counted among those that workers of a ring have.
+    by_worker: bool,
+}
 
 impl Pass {
     /// Waits until the file takes a write of this group.
     pub(super) async fn of(gate: &Arc<Gate>, group: Group) -> Self {
         gate.enter(group).await;
-        Self(Changing::of(gate))
+        Self {
+            changing: Changing::of(gate),
+            by_worker: false,
+        }
+    }
+
+    /// What is known of the file's pages.
+    pub(super) fn rewrites(&self) -> &Rewrites {
+        &self.changing.0.rewrites
+    }
+
+    /// A worker of a ring makes the write.
+    pub(super) fn goes_by_worker(&mut self) {
+        if !self.by_worker {
+            self.by_worker = true;
+            self.rewrites().begin();
+        }
     }
 }
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        self.0.0.leave();
+        if self.by_worker {
+            self.rewrites().end();
+        }
+        self.changing.0.leave();
     }
 }
 
@@ -135,9 +167,14 @@ impl Gate {
         self.begun.load(Ordering::Acquire)
     }
 
+    /// How many of them have ended.
+    pub(super) fn ended(&self) -> u64 {
+        self.ended.load(Ordering::Acquire)
+    }
+
     /// Whether none of them goes on. In this order: what was begun by the second look had ended by the first.
     pub(super) fn is_quiet(&self) -> bool {
-        let ended = self.ended.load(Ordering::Acquire);
+        let ended = self.ended();
         ended == self.changes()
     }
 

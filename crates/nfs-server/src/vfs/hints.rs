@@ -6,8 +6,9 @@
 //! in the kernel's memory when the hint was made. An object that was opened by it keeps it there; one
 //! that was opened by handle, or renamed since, may rarely make the look-up wait for a disk.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
 use crate::limits;
@@ -16,6 +17,7 @@ use crate::vfs::file_cache::InodeId;
 /// A table of guesses; a new one displaces what is in its place.
 pub(crate) struct Hints {
     places: Box<[Mutex<Hint>]>,
+    /// Quick, and no more than that: whoever makes names meet in one place spoils guesses at these, nothing else.
     hasher: RandomState,
 }
 
@@ -31,7 +33,7 @@ impl Hints {
             places: (0..limits::LOOKUP_HINTS_MAX)
                 .map(|_| Mutex::default())
                 .collect(),
-            hasher: RandomState::new(),
+            hasher: RandomState::default(),
         }
     }
 

@@ -14,11 +14,10 @@ use crate::vfs::fh::{Handle, claimed_export};
 use crate::vfs::{Target, Vfs};
 
 impl Vfs {
-    /// The object that a step from a directory leads to, and the directory's attributes. It is looked for
-    /// first in the kernel's memory on this thread; what is not there, or may wait, goes to the helper pool.
+    /// The object that a step from a directory leads to, and the directory's attributes.
     ///
     /// # Errors
-    /// The kernel's, for the caller's credentials.
+    /// As [`Vfs::lookup_in`].
     pub(crate) async fn lookup(
         self: &Arc<Self>,
         directory: &Target,
@@ -28,7 +27,7 @@ impl Vfs {
             Ok(attributes) => attributes,
             Err(error) => return (Err(error), None),
         };
-        let found = self.lookup_in(directory, &attributes.stat, step).await;
+        let found = self.lookup_in(directory, &attributes, step).await;
         (found, Some(attributes))
     }
 
@@ -53,18 +52,23 @@ impl Vfs {
         Some([above.as_bytes(), &below].concat())
     }
 
-    async fn lookup_in(
+    /// The object that a step leads to from a directory with these attributes. It is looked for first in the kernel's
+    /// memory on this thread; what is not there, or may wait, goes to the helper pool.
+    ///
+    /// # Errors
+    /// The kernel's, for the caller's credentials.
+    pub(crate) async fn lookup_in(
         self: &Arc<Self>,
         directory: &Target,
-        stat: &Stat,
+        attributes: &Attributes,
         step: Step<'_>,
     ) -> Result<(Arc<Object>, Attributes)> {
         if !directory.object.is_directory() {
             return Err(Error::Errno(Errno::NOTDIR));
         }
         let name = match step {
-            Step::Itself => return self.lookup_self(directory).await,
-            Step::Parent => return self.lookup_parent(directory).await,
+            Step::Itself => return self.lookup_self(directory, attributes).await,
+            Step::Parent => return self.lookup_parent(directory, attributes).await,
             Step::Entry(name) => name.bytes(),
         };
         if directory.object.mount.local && self.table(&directory.tree).is_none() {
@@ -73,7 +77,7 @@ impl Vfs {
             let asking = calls::step(StepKind::Permission);
             directory
                 .object
-                .check(&directory.actor.creds, Access::EXECUTE, stat)?;
+                .check(&directory.actor.creds, Access::EXECUTE, &attributes.stat)?;
             asking.end();
             let _step = calls::step(StepKind::Resolve);
             if let Some(found) = self.lookup_again(directory, name) {
@@ -140,7 +144,7 @@ impl Vfs {
 
     /// The attributes of an object, which `stat` was just asked for: again, if clients were told of bytes that
     /// the file has not got yet.
-    fn attributes_as_told(&self, object: &Object, stat: Stat) -> Result<Attributes> {
+    pub(super) fn attributes_as_told(&self, object: &Object, stat: Stat) -> Result<Attributes> {
         match self.stages.of(object.inode()) {
             Some(_) => object.attributes(),
             None => Ok(Attributes {
@@ -162,12 +166,16 @@ impl Vfs {
         Ok((object, attributes))
     }
 
-    async fn lookup_self(&self, directory: &Target) -> Result<(Arc<Object>, Attributes)> {
-        let (granted, attributes) = self.access(directory, Access::EXECUTE).await?;
+    async fn lookup_self(
+        &self,
+        directory: &Target,
+        attributes: &Attributes,
+    ) -> Result<(Arc<Object>, Attributes)> {
+        let granted = self.access(directory, Access::EXECUTE, attributes).await?;
         if granted == Access::NONE {
             return Err(Error::Errno(Errno::ACCESS));
         }
-        Ok((Arc::clone(&directory.object), attributes))
+        Ok((Arc::clone(&directory.object), *attributes))
     }
 
     /// `..` of the root is the root ; `..` of a directory that was moved out of
@@ -175,10 +183,11 @@ impl Vfs {
     async fn lookup_parent(
         self: &Arc<Self>,
         directory: &Target,
+        attributes: &Attributes,
     ) -> Result<(Arc<Object>, Attributes)> {
         let root = self.root(&directory.tree)?;
         if root.handle == directory.object.handle {
-            return self.lookup_self(directory).await;
+            return self.lookup_self(directory, attributes).await;
         }
         let (vfs, job) = (Arc::clone(self), directory.clone());
         self.blocking(directory.queue(), move || {

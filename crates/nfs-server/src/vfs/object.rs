@@ -131,7 +131,19 @@ impl Object {
     /// # Errors
     /// [`Error::Stale`] when the last name of the object is gone and no client has it open.
     pub(crate) fn stat(&self) -> Result<Stat> {
-        let ask = || Ok(fs::statx(self.path())?);
+        self.stat_by(fs::statx)
+    }
+
+    /// [`Object::stat`] without `mtime` and `ctime`: see [`fs::statx_untimed`].
+    ///
+    /// # Errors
+    /// As [`Object::stat`].
+    pub(super) fn stat_untimed(&self) -> Result<Stat> {
+        self.stat_by(fs::statx_untimed)
+    }
+
+    fn stat_by(&self, statx: fn(BorrowedFd<'_>) -> nfs_io::Result<Stat>) -> Result<Stat> {
+        let ask = || Ok(statx(self.path())?);
         let stat = self.stages.stat(self.inode(), ask)?;
         if stat.nlink == 0 && self.opens.load(Ordering::Relaxed) == 0 {
             Err(Error::Stale)
@@ -169,17 +181,22 @@ impl Object {
     /// # Errors
     /// As [`Object::check`].
     pub(crate) fn check_io(&self, actor: &Actor, access: Access, stat: &Stat) -> Result<()> {
-        let creds = &actor.creds;
-        let goes_on = actor.owner_goes_on && creds.uid().0 == stat.uid;
-        if goes_on || actor.opened_for.contains(access) || self.server_may(creds) {
+        if self.may_unasked(actor, access, stat.uid) {
             return Ok(());
         }
+        let creds = &actor.creds;
         match self.check(creds, access, stat) {
             Err(Error::Errno(Errno::ACCESS)) if access == Access::READ => {
                 self.check(creds, Access::EXECUTE, stat)
             }
             answer => answer,
         }
+    }
+
+    /// May the actor read or write the file of this owner without the kernel being asked?
+    pub(super) fn may_unasked(&self, actor: &Actor, access: Access, owner: u32) -> bool {
+        let goes_on = actor.owner_goes_on && actor.creds.uid().0 == owner;
+        goes_on || actor.opened_for.contains(access) || self.server_may(&actor.creds)
     }
 
     /// What the kernel refuses when a file is opened for writing, whoever asks, and not when it is written
@@ -318,4 +335,4 @@ impl Drop for Opened {
 }
 
 /// The server may read and write any file, whatever its mode.
-static OVERRIDES: LazyLock<bool> = LazyLock::new(|| caps::has(Capability::DacOverride));
+pub(super) static OVERRIDES: LazyLock<bool> = LazyLock::new(|| caps::has(Capability::DacOverride));

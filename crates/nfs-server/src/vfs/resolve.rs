@@ -136,7 +136,10 @@ impl Vfs {
                 self.check_place(&tree, &object, client, now).await?;
                 object
             }
-            Found::Named(handle, parts) => self.open_handle(&tree, handle, *parts, client).await?,
+            // Boxed: it is rare, and every call would have room for what it keeps in mind.
+            Found::Named(handle, parts) => {
+                Box::pin(self.open_handle(&tree, handle, *parts, client)).await?
+            }
         };
         Ok((tree, object))
     }
@@ -228,8 +231,8 @@ impl Vfs {
                     client,
                     weight: None,
                 };
-                self.blocking(queue, move || tree.contains(object.path()))
-                    .await?
+                // Boxed, as it is rare.
+                Box::pin(self.blocking(queue, move || tree.contains(object.path()))).await?
             }
             answer => answer,
         };

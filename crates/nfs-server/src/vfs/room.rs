@@ -69,13 +69,18 @@ impl Vfs {
     ) -> Result<T> {
         let vfs = Arc::clone(self);
         self.blocking(queue, move || {
-            if vfs.files.is_full() {
-                let _step = step(StepKind::MakeRoom);
-                vfs.make_room(queue.lane);
-            }
+            vfs.make_room_if_full(queue.lane);
             work()
         })
         .await
+    }
+
+    /// For a helper thread of this lane that is about to open a descriptor.
+    pub(super) fn make_room_if_full(self: &Arc<Self>, lane: Lane) {
+        if self.files.is_full() {
+            let _step = step(StepKind::MakeRoom);
+            self.make_room(lane);
+        }
     }
 
     /// Puts files out of the cache until a descriptor is free, or nothing more can be done about it. For a
@@ -125,8 +130,85 @@ impl Vfs {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::fs::File;
+    use std::os::fd::{AsFd as _, OwnedFd};
+    use std::path::Path;
+
+    use nfs_io::{Budget, PoolLimits, fs};
+
     use super::*;
+    use crate::exports::ExportTable;
+    use crate::exports::config::{Config, ExportConfig, ServerConfig};
+    use crate::vfs::fh::{HandleBody, HandleParts, MountKey};
+    use crate::vfs::handle_table::TableId;
+    use crate::vfs::{Object, Resources};
+
+    /// The files of `directory`, which nothing but a test looks through.
+    pub(in crate::vfs) fn over(
+        directory: &tempfile::TempDir,
+        state: &tempfile::TempDir,
+    ) -> Arc<Vfs> {
+        let exports = vec![ExportConfig::new(directory.path(), "/")];
+        let config = Config::from_flags(ServerConfig::default(), exports);
+        let resources = Resources {
+            pool: PoolLimits::default(),
+            ring: false,
+            fds_max: 1 << 20,
+            write_budget: Budget::new(16 << 20),
+            read_budget: Budget::new(16 << 20),
+        };
+        let exports = ExportTable::new(&config).unwrap();
+        Arc::new(Vfs::open(state.path(), exports, resources).unwrap())
+    }
+
+    /// A new file, which gets this number in its handle.
+    pub(in crate::vfs) fn new_file(vfs: &Arc<Vfs>, path: &Path, number: u64) -> Arc<Object> {
+        let trees = vfs.trees.load_full();
+        let export = trees.table.exports()[0].id;
+        let tree = trees.by_id(export).unwrap();
+        let file = OwnedFd::from(File::create_new(path).unwrap());
+        let body = HandleBody::Table(TableId { number, nonce: 0 });
+        let mount = MountKey::ROOT;
+        let parts = HandleParts {
+            export,
+            mount,
+            body,
+        };
+        let handle = vfs.key.seal(&parts, tree.mark()).unwrap();
+        let stat = fs::statx(file.as_fd()).unwrap();
+        vfs.insert(handle, tree.root_mount(), file, &stat).unwrap()
+    }
+
+    #[test]
+    fn more_removed_files_than_one_sweep_looks_at_go_in_several() {
+        let most = limits::OBJECTS_PER_SWEEP_MAX as u64;
+        // Every other one is removed, and these are more than one sweep looks at.
+        let (removed, files) = (most + 500, 2 * (most + 500));
+        if fs::raise_nofile(u64::MAX) < files + 1000 {
+            nfs_lab::skipped("needs more descriptors than this process may have (ulimit -Hn)");
+            return;
+        }
+        let (directory, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let vfs = over(&directory, &state);
+        for number in 0..files {
+            let path = directory.path().join(number.to_string());
+            drop(new_file(&vfs, &path, number));
+            if number % 2 == 0 {
+                std::fs::remove_file(path).unwrap();
+            }
+        }
+        assert_eq!(vfs.files.stats().objects as u64, files);
+        let gone = || vfs.counters.removed_locally.load(Ordering::Relaxed);
+        let mut cursor = Cursor::default();
+        // Two walks through the cache: what changes places in it may be passed over by the first.
+        for sweeps in 1..=2 * files.div_ceil(most) {
+            vfs.let_removed_go(&mut cursor);
+            assert!(gone() <= sweeps * most, "{} in {sweeps} sweeps", gone());
+        }
+        assert_eq!(gone(), removed);
+        assert_eq!(vfs.files.stats().objects as u64, files - removed);
+    }
 
     #[test]
     fn calls_wait_for_a_turn_only_where_descriptors_are_few() {

@@ -114,7 +114,7 @@ impl Vfs {
             Ok(copied)
         });
         let copied = copied.await?;
-        to.object.io.note_unstable(to.actor.author);
+        to.object.io.note_unstable(to.actor.author, copied);
         Ok((copied, verifier))
     }
 

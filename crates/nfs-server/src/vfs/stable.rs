@@ -6,6 +6,18 @@
 //! again: whatever came in meanwhile shares the next round. The first sync of a round writes the
 //! journal; the others mostly find their part written.
 //!
+//! A sync takes longer than a change, so a round begins when it is worth most: behind the changes that waited for a
+//! thread when it was asked for, and when those have joined, or failed, that were [under way](UnderWay) on other threads.
+//! For what is stuck nobody waits longer than [`limits::ROUND_WAITS_MAX`], once. Whoever makes a change joins on the
+//! thread that made it, which then is the one to run the round if nothing else is to be done, and the shard hears of both
+//! at once.
+//!
+//! Several clients, or one with several calls, would fall into two halves that take turns: while the flush of one half
+//! runs the changes of the other are made, and their round would begin before the first half, answered just now, can have
+//! sent its next calls. So a round that follows another waits for as many changes as were answered, for some times as long
+//! as the last flush took ([`limits::ROUND_GATHERS_FLUSHES_MAX`]) and never longer than for one that is stuck; where they
+//! do not come, fewer and fewer rounds wait. After a lone change nobody waits.
+//!
 //! What may take long shares nothing with that: a file that may have much data in the page cache, which an
 //! fsync writes back first, and a whole file system each have rounds of their own.
 //!
@@ -17,15 +29,21 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use nfs_io::engine::sync_attributes;
+use nfs_io::wake_ups::{gathered, together};
 use nfs_io::{Errno, Lane, Pool, Queue, fs};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
 use super::file_io::FileIo;
 use super::{Author, Error, Result};
 use crate::limits;
+
+mod changes;
+
+use changes::{Answered, Changes, Gathering, gathers_for};
 
 /// The write verifier (RFC 1813 §3.3.7, §3.3.21): different after each start of the server and
 /// after each loss of unstable data.
@@ -68,10 +86,78 @@ impl Verifier {
     }
 }
 
-/// A flush that waits for its round, and where its result goes.
+/// A flush that waits for its round, and who waits for it.
 struct Waiting {
     what: Flush,
-    done: oneshot::Sender<core::result::Result<(), Errno>>,
+    party: Arc<Party>,
+    is_over: bool,
+}
+
+impl Waiting {
+    fn end(mut self, result: core::result::Result<(), Errno>) {
+        self.is_over = true;
+        if let Err(errno) = result {
+            self.party.failed(Error::Errno(errno));
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.party.failed(Error::Busy);
+        }
+    }
+}
+
+/// What is done with the result of a change's flushes.
+type Answer = Box<dyn FnOnce(Result<()>) + Send>;
+
+/// Who waits for some flushes; answered when the last of them is over.
+struct Party {
+    failure: Mutex<Option<Error>>,
+    answer: Mutex<Option<Answer>>,
+}
+
+impl Party {
+    fn failed(&self, error: Error) {
+        self.failure.lock().get_or_insert(error);
+    }
+}
+
+impl Drop for Party {
+    fn drop(&mut self) {
+        let result = self.failure.get_mut().take().map_or(Ok(()), Err);
+        if let Some(answer) = self.answer.get_mut().take() {
+            answer(result);
+        }
+    }
+}
+
+/// A change that a thread is at work on. It ends when it has joined a round, or when there is nothing to join for.
+pub(crate) struct UnderWay {
+    committer: Arc<Committer>,
+    lane: Lane,
+    number: u64,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut lanes = self.committer.changes.lock();
+        let Some(changes) = lanes.get_mut(&self.lane) else {
+            return;
+        };
+        changes.under_way.remove(&self.number);
+        match changes.waits_below {
+            Some(number) if self.number < number && changes.are_over_below(number) => {
+                self.committer.change_over.notify_all();
+            }
+            None if changes.under_way.is_empty() => {
+                lanes.remove(&self.lane);
+            }
+            _ => {}
+        }
+    }
 }
 
 /// What is to be on stable storage.
@@ -114,6 +200,15 @@ type Waiters = Vec<Waiting>;
 /// Puts changes on stable storage for many callers at once: group commit, as the module describes it.
 pub(crate) struct Committer {
     queues: Mutex<HashMap<(Lane, Group), Waiters>>,
+    /// Of file systems where something is under way or waited for.
+    changes: Mutex<HashMap<Lane, Changes>>,
+    /// Signalled when a change is over that a round waits for.
+    change_over: Condvar,
+    /// How long a round waits for changes: [`limits::ROUND_WAITS_MAX`].
+    patience: Duration,
+    /// For how many times the last flush's length it waits for such as have not begun:
+    /// [`limits::ROUND_GATHERS_FLUSHES_MAX`].
+    flushes: u32,
     verifier: Arc<Verifier>,
     pool: Pool,
     /// Attributes may be synced by way of io_uring.
@@ -138,6 +233,10 @@ impl Committer {
     pub(crate) fn new(pool: Pool, verifier: Arc<Verifier>, by_ring: bool) -> Arc<Self> {
         Arc::new(Self {
             queues: Mutex::default(),
+            changes: Mutex::default(),
+            change_over: Condvar::new(),
+            patience: limits::ROUND_WAITS_MAX,
+            flushes: limits::ROUND_GATHERS_FLUSHES_MAX,
             verifier,
             pool,
             by_ring,
@@ -154,45 +253,150 @@ impl Committer {
     /// The sync's own error; the verifier has changed by then. [`Error::Busy`] where no thread is to be had for
     /// it.
     pub(crate) async fn sync(self: &Arc<Self>, queue: Queue, what: Vec<Flush>) -> Result<()> {
-        let mut results = Vec::with_capacity(what.len());
+        let (sender, result) = oneshot::channel();
+        let under_way = self.begin(queue.lane);
+        // A party that went away (its connection broke) needs no answer.
+        self.join(queue, what, |result| {
+            let _gone = sender.send(result);
+        });
+        drop(under_way);
+        gathered(result).await.unwrap_or(Err(Error::Busy))
+    }
+
+    /// Has all of `what` put on stable storage, and then `answer` be told, as [`Committer::sync`] would.
+    ///
+    /// A helper thread calls this as the last that it does: the round may be its own next job.
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        queue: Queue,
+        what: Vec<Flush>,
+        answer: impl FnOnce(Result<()>) + Send + 'static,
+    ) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let party = Arc::new(Party {
+            failure: Mutex::default(),
+            answer: Mutex::new(Some(Box::new(answer))),
+        });
         let mut idle = Vec::new();
         {
             let mut queues = self.queues.lock();
             for what in what {
                 let group = what.group();
-                let (done, result) = oneshot::channel();
                 let waiters = queues.entry((queue.lane, group)).or_insert_with(|| {
                     idle.push(group);
                     Waiters::new()
                 });
-                waiters.push(Waiting { what, done });
-                results.push(result);
+                waiters.push(Waiting {
+                    what,
+                    party: Arc::clone(&party),
+                    is_over: false,
+                });
             }
         }
-        self.requests.fetch_add(1, Ordering::Relaxed);
         for group in idle {
             let round = Round {
                 committer: Arc::clone(self),
                 lane: queue.lane,
                 group,
+                gathering: Gathering::default(),
                 finished: false,
             };
-            let queue = match group {
-                Group::Short | Group::FileSystem => queue.lane.into(),
-                Group::File(_) => queue,
-            };
-            // The job answers through each party's channel. A pool that is full drops it: then
-            // every party learns of it by its closed channel.
-            drop(self.pool.run(queue, move || round.run()));
-        }
-        for result in results {
-            match result.await {
-                Ok(Ok(())) => {}
-                Ok(Err(errno)) => return Err(Error::Errno(errno)),
-                Err(_closed) => return Err(Error::Busy),
+            // A pool that takes no jobs drops it, and with it those who wait.
+            match group {
+                Group::Short => self
+                    .pool
+                    .run_behind(queue.lane, move || round.run_short(None)),
+                Group::FileSystem => drop(self.pool.run(queue.lane, move || round.run())),
+                Group::File(_) => drop(self.pool.run(queue, move || round.run())),
             }
         }
-        Ok(())
+    }
+
+    /// Says that the calling thread is at work on a change that is going to join a round: one that is asked for
+    /// meanwhile waits for it.
+    pub(crate) fn begin(self: &Arc<Self>, lane: Lane) -> UnderWay {
+        let mut lanes = self.changes.lock();
+        let number = lanes.entry(lane).or_default().begin();
+        UnderWay {
+            committer: Arc::clone(self),
+            lane,
+            number,
+        }
+    }
+
+    /// Waits for the changes that are under way now, and for as many to come as were answered just now. Says how many of
+    /// those came.
+    fn wait_for_changes(&self, lane: Lane, answered: Option<Answered>) -> u64 {
+        let now = Instant::now();
+        let deadline = now + self.patience;
+        let mut lanes = self.changes.lock();
+        let Some(next) = lanes.get(&lane).map(|changes| changes.next) else {
+            return 0;
+        };
+        let mut until = answered.map_or(next, |answered| answered.until.max(next));
+        let gathers_until = answered.map_or(now, |answered| answered.deadline.min(deadline));
+        let mut is_late = false;
+        while let Some(changes) = lanes.get_mut(&lane) {
+            if is_late && changes.next < until {
+                until = changes.next;
+                is_late = Instant::now() >= deadline;
+            }
+            if is_late || changes.are_over_below(until) {
+                if is_late {
+                    changes.give_up(until);
+                }
+                changes.waits_below = None;
+                let missing = answered.map_or(0, |answered| answered.until.saturating_sub(until));
+                if changes.under_way.is_empty() {
+                    lanes.remove(&lane);
+                }
+                return answered.map_or(0, |answered| answered.count.saturating_sub(missing));
+            }
+            changes.waits_below = Some(until);
+            let wakes_at = if changes.next < until {
+                gathers_until
+            } else {
+                deadline
+            };
+            is_late = self
+                .change_over
+                .wait_until(&mut lanes, wakes_at)
+                .timed_out();
+        }
+        0
+    }
+
+    /// So many are about to be answered, whose flush took so long: what the next round may expect.
+    fn expect_again(&self, lane: Lane, count: u64, took: Duration) -> Answered {
+        let mut lanes = self.changes.lock();
+        let changes = lanes.entry(lane).or_default();
+        let until = changes.next + count;
+        changes.waits_below = Some(until);
+        Answered {
+            count,
+            until,
+            deadline: Instant::now() + gathers_for(took, self.flushes, self.patience),
+        }
+    }
+
+    /// No round waits for changes any more.
+    fn expect_nobody(&self, lane: Lane) {
+        let mut lanes = self.changes.lock();
+        if let Some(changes) = lanes.get_mut(&lane) {
+            changes.waits_below = None;
+            if changes.under_way.is_empty() {
+                lanes.remove(&lane);
+            }
+        }
+    }
+
+    /// Whether nobody is known who would share a round with one that comes.
+    fn is_lone(&self, lane: Lane, answered: Answered) -> bool {
+        answered.count < 2 && {
+            let queues = self.queues.lock();
+            let waiters = queues.get(&(lane, Group::Short));
+            waiters.is_none_or(Vec::is_empty)
+        }
     }
 
     pub(crate) fn stats(&self) -> CommitterStats {
@@ -214,8 +418,8 @@ impl Committer {
         waiting
     }
 
-    /// Syncs each inode once, then answers everybody.
-    fn round(&self, waiting: Vec<Waiting>) {
+    /// Syncs each inode once, then answers everybody; `before` is told when that begins.
+    fn round(&self, waiting: Vec<Waiting>, before: impl FnOnce()) {
         self.rounds.fetch_add(1, Ordering::Relaxed);
         let mut seen = HashSet::new();
         let mut results: HashMap<(u64, u64), core::result::Result<(), Errno>> = HashMap::new();
@@ -235,16 +439,19 @@ impl Committer {
                 Flush::FileSystem { .. } => {}
             }
         }
-        for party in waiting {
-            let result = match &party.what {
-                Flush::Inode { id, .. } | Flush::AttributesOf { id, .. } => {
-                    results.get(id).copied()
-                }
-                Flush::FileSystem { .. } => whole,
-            };
-            // A party that went away (its connection broke) needs no answer.
-            let _gone = party.done.send(result.unwrap_or(Err(Errno::IO)));
-        }
+        before();
+        // Their shards are woken when all are answered.
+        together(|| {
+            for party in waiting {
+                let result = match &party.what {
+                    Flush::Inode { id, .. } | Flush::AttributesOf { id, .. } => {
+                        results.get(id).copied()
+                    }
+                    Flush::FileSystem { .. } => whole,
+                };
+                party.end(result.unwrap_or(Err(Errno::IO)));
+            }
+        });
     }
 
     fn sync_attributes(&self, fd: &OwnedFd) -> core::result::Result<(), Errno> {
@@ -274,6 +481,7 @@ struct Round {
     committer: Arc<Committer>,
     lane: Lane,
     group: Group,
+    gathering: Gathering,
     finished: bool,
 }
 
@@ -285,14 +493,52 @@ impl Round {
                 self.finished = true;
                 return;
             }
-            self.committer.round(waiting);
+            self.committer.round(waiting, || {});
         }
     }
+
+    /// Works one round of those that are soon done. The next one is behind what waits by then.
+    fn run_short(mut self, answered: Option<Answered>) {
+        self.wait_for_changes(answered);
+        let waiting = self.committer.take_waiting(self.lane, self.group);
+        if waiting.is_empty() {
+            self.finished = true;
+            return;
+        }
+        let count = parties(&waiting);
+        let begin = Instant::now();
+        let mut answered = None;
+        self.committer.round(waiting, || {
+            let took = begin.elapsed();
+            answered = Some(self.committer.expect_again(self.lane, count, took));
+        });
+        let pool = self.committer.pool.clone();
+        pool.run_behind(self.lane, move || self.run_short(answered));
+    }
+
+    fn wait_for_changes(&mut self, answered: Option<Answered>) {
+        let (committer, lane) = (&self.committer, self.lane);
+        let expected = answered
+            .filter(|answered| !committer.is_lone(lane, *answered) && self.gathering.is_due());
+        let came = committer.wait_for_changes(lane, expected);
+        if let Some(expected) = expected {
+            self.gathering.came(came, expected.count);
+        }
+    }
+}
+
+/// How many wait for these flushes; the flushes of each are side by side.
+fn parties(waiting: &[Waiting]) -> u64 {
+    let parties = waiting.chunk_by(|one, next| Arc::ptr_eq(&one.party, &next.party));
+    parties.count() as u64
 }
 
 impl Drop for Round {
     fn drop(&mut self) {
         if !self.finished {
+            if self.group == Group::Short {
+                self.committer.expect_nobody(self.lane);
+            }
             let group = (self.lane, self.group);
             let abandoned = self.committer.queues.lock().remove(&group);
             drop(abandoned);
@@ -308,6 +554,8 @@ pub(crate) struct Unstable {
     writers: HashSet<Author>,
     /// More clients than are named in `writers` wrote.
     more_writers: bool,
+    /// How many bytes of it wait for a COMMIT, and not for a sync that their own WRITE is about to wait for.
+    bytes: u64,
     /// Clients that have to be told of a lost write once. When more than
     /// [`limits::UNSTABLE_WRITERS_PER_OBJECT_MAX`] have, others learn of it by the verifier alone, which has
     /// changed and makes them send their data again.
@@ -328,6 +576,7 @@ impl Unstable {
             self.wrote(writer);
         }
         self.more_writers |= covered.more;
+        self.bytes = self.bytes.saturating_add(covered.bytes);
     }
 
     fn lost(&mut self, covered: Covered) {
@@ -341,8 +590,20 @@ impl Unstable {
 
 impl FileIo {
     /// An UNSTABLE write of this client was accepted.
-    pub(crate) fn note_unstable(&self, author: Author) {
+    pub(crate) fn note_unstable(&self, author: Author, bytes: u64) {
+        let mut unstable = self.unstable.lock();
+        unstable.wrote(author);
+        unstable.bytes = unstable.bytes.saturating_add(bytes);
+    }
+
+    /// A write of this client was accepted, which is answered once the sync is over that it joins next.
+    pub(crate) fn note_to_be_synced(&self, author: Author) {
         self.unstable.lock().wrote(author);
+    }
+
+    /// How many bytes that nobody waits for a sync of the whole file may have to put there.
+    pub(crate) fn uncommitted_bytes(&self) -> u64 {
+        self.unstable.lock().bytes
     }
 
     /// True when some accepted write is not known to be on stable storage.
@@ -355,6 +616,7 @@ impl FileIo {
     pub(crate) fn take_unstable(&self) -> Covered {
         let mut unstable = self.unstable.lock();
         Covered {
+            bytes: std::mem::take(&mut unstable.bytes),
             writers: std::mem::take(&mut unstable.writers),
             more: std::mem::take(&mut unstable.more_writers),
         }
@@ -380,125 +642,8 @@ impl FileIo {
 pub(crate) struct Covered {
     writers: HashSet<Author>,
     more: bool,
+    bytes: u64,
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::MetadataExt as _;
-    use std::task::{Context, Waker};
-
-    use nfs_io::PoolLimits;
-
-    use super::*;
-
-    #[test]
-    fn a_peer_that_writes_under_many_names_fills_no_memory() {
-        let mut unstable = Unstable::default();
-        let most = limits::UNSTABLE_WRITERS_PER_OBJECT_MAX;
-        for round in 0..3 {
-            let covered = Covered {
-                writers: std::mem::take(&mut unstable.writers),
-                more: false,
-            };
-            for name in 0..1000 {
-                unstable.wrote(Author(round * 1000 + name));
-            }
-            assert!(unstable.more_writers);
-            // The file system is too busy for a sync; then its disk fails.
-            unstable.restore(covered);
-            assert!(unstable.writers.len() <= most);
-            let covered = Covered {
-                writers: unstable.writers.clone(),
-                more: true,
-            };
-            unstable.lost(covered);
-            assert!(unstable.to_tell.len() <= most);
-        }
-    }
-
-    #[test]
-    fn what_comes_while_a_round_runs_shares_the_next() {
-        const LANE: Lane = Lane(1);
-        let pool = Pool::new(PoolLimits {
-            threads_max: 1,
-            ..PoolLimits::default()
-        });
-        // The pool's one thread waits, as for a slow disk, until all have asked.
-        let (go, gone) = std::sync::mpsc::channel::<()>();
-        let slow = pool.run(LANE, move || gone.recv().is_err());
-        let committer = Committer::new(pool, Arc::new(Verifier::new(1)), true);
-        let directory = tempfile::tempdir().unwrap();
-        let flushes = ["a", "b"].map(|name| {
-            let file = std::fs::File::create(directory.path().join(name)).unwrap();
-            let stat = file.metadata().unwrap();
-            Flush::Inode {
-                id: (stat.dev(), stat.ino()),
-                fd: Arc::new(file.into()),
-            }
-        });
-        let mut syncs: Vec<_> = (0..200)
-            .map(|number| Box::pin(committer.sync(LANE.into(), vec![flushes[number % 2].clone()])))
-            .collect();
-        let mut context = Context::from_waker(Waker::noop());
-        for sync in &mut syncs {
-            assert!(sync.as_mut().poll(&mut context).is_pending());
-        }
-        drop(go);
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
-        runtime.block_on(async {
-            assert!(slow.await.unwrap());
-            for sync in syncs {
-                sync.await.unwrap();
-            }
-        });
-        let CommitterStats {
-            requests,
-            syncs,
-            rounds,
-        } = committer.stats();
-        assert_eq!((requests, syncs, rounds), (200, 2, 1));
-        // A round for each that comes when none runs.
-        runtime
-            .block_on(committer.sync(LANE.into(), vec![flushes[0].clone()]))
-            .unwrap();
-        assert_eq!(committer.stats().rounds, 2);
-    }
-
-    #[test]
-    fn what_may_take_long_is_in_no_round_with_others() {
-        let committer = Committer::new(
-            Pool::new(PoolLimits::default()),
-            Arc::new(Verifier::new(1)),
-            true,
-        );
-        let directory = tempfile::tempdir().unwrap();
-        let file = std::fs::File::create(directory.path().join("long")).unwrap();
-        let stat = file.metadata().unwrap();
-        let (id, fd) = ((stat.dev(), stat.ino()), Arc::new(file.into()));
-        let inode = Flush::Inode {
-            id,
-            fd: Arc::clone(&fd),
-        };
-        let attributes = Flush::AttributesOf {
-            id,
-            fd: Arc::clone(&fd),
-        };
-        let whole = Flush::FileSystem { fd };
-        let groups = [&inode, &attributes, &whole].map(Flush::group);
-        assert_eq!(groups, [Group::Short, Group::File(id), Group::FileSystem]);
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
-        let all = vec![inode, attributes, whole];
-        runtime
-            .block_on(committer.sync(Lane(1).into(), all))
-            .unwrap();
-        let stats = committer.stats();
-        assert_eq!((stats.requests, stats.syncs, stats.rounds), (1, 3, 3));
-        // A round looks once more after its answers.
-        committer.pool.shutdown(std::time::Duration::from_secs(60));
-        assert!(committer.queues.lock().is_empty(), "nothing stays behind");
-    }
-}
+mod tests;

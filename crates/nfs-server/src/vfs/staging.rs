@@ -542,11 +542,13 @@ impl Vfs {
                     .collect();
                 for (at, sender) in parts {
                     self.stages.note_partial_block();
+                    // At most.
+                    let bytes = limits::STAGED_BLOCK_BYTES as u64;
                     match write_part(&sender, start, block.memory_mut(), at) {
-                        Ok(()) => sender.object.io.note_unstable(sender.author),
+                        Ok(()) => sender.object.io.note_unstable(sender.author, bytes),
                         Err(error) => {
                             count(&self.stages.counters.lost);
-                            sender.object.io.note_unstable(sender.author);
+                            sender.object.io.note_unstable(sender.author, bytes);
                             self.lost(&sender.object);
                             result = Err(error);
                         }
@@ -576,6 +578,7 @@ fn write_part(sender: &Sender, start: u64, memory: &mut Memory, part: Range<usiz
             range: left.clone(),
             sync: WriteSync::None,
             mode: Mode::Buffered,
+            may_wait: false,
             keep: Keep::none(),
         };
         let done = execute(op, &sender.creds);

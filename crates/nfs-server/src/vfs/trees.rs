@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
+
 use super::{Tree, Vfs};
 use crate::exports::ExportTable;
 use crate::limits;
@@ -11,7 +13,7 @@ use crate::vfs::handle_table::HandleTable;
 /// The exports and their trees, swapped as one on reload.
 pub(crate) struct Trees {
     pub(crate) table: Arc<ExportTable>,
-    by_id: HashMap<u32, Arc<Tree>>,
+    by_id: HashMap<u32, Arc<Tree>, RandomState>,
 }
 
 impl Trees {
@@ -24,7 +26,7 @@ impl Trees {
         table: Arc<ExportTable>,
         old: Option<&Self>,
     ) -> core::result::Result<Self, String> {
-        let mut by_id = HashMap::new();
+        let mut by_id = HashMap::default();
         for export in table.exports() {
             let before = old.and_then(|old| old.by_id(export.id));
             let tree = Tree::open(Arc::clone(export), before.map(AsRef::as_ref))

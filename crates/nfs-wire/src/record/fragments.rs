@@ -71,8 +71,14 @@ impl Fragments {
                 return Ok(Position::End);
             }
             let taken = take_front(bytes, MARK_BYTES - self.mark_have);
-            for (slot, byte) in self.mark.iter_mut().skip(self.mark_have).zip(taken) {
-                *slot = *byte;
+            // Nearly all marks are here as a whole.
+            match taken.first_chunk() {
+                Some(whole) => self.mark = *whole,
+                None => {
+                    for (slot, byte) in self.mark.iter_mut().skip(self.mark_have).zip(taken) {
+                        *slot = *byte;
+                    }
+                }
             }
             self.mark_have += taken.len();
             if self.mark_have < MARK_BYTES {

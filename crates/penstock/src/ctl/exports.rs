@@ -118,9 +118,14 @@ fn print(out: &mut impl Write, exports: &[ExportStatus]) -> std::io::Result<()> 
             "" | "off" => String::new(),
             audited => format!(", audit {audited}"),
         };
+        let attributes = if export.stable_write_attributes {
+            ""
+        } else {
+            ", no attributes in replies to stable WRITEs"
+        };
         writeln!(
             out,
-            "{} is {}  ({}{crossmnt}{audit}, read {}, write {}, id {:08x})",
+            "{} is {}  ({}{attributes}{crossmnt}{audit}, read {}, write {}, id {:08x})",
             export.pseudo,
             export.path.display(),
             export.durability,

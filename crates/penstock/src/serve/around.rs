@@ -296,7 +296,7 @@ fn controls(
         [(); 5].map(|()| Arc::clone(server));
     let [for_io, for_change, for_why, for_audit, for_metrics] =
         [(); 5].map(|()| Arc::clone(server));
-    let [for_calls, for_recorder] = [(); 2].map(|()| Arc::clone(server));
+    let [for_calls, for_recorder, for_recording] = [(); 3].map(|()| Arc::clone(server));
     let [
         for_block,
         for_unblock,
@@ -329,6 +329,7 @@ fn controls(
         trace: Box::new(move |change, _| for_trace.trace(change)),
         follow: Box::new(move |request, _| for_follow.follow(request)),
         follow_calls: Box::new(move |query, _| for_calls.follow_calls(query)),
+        record_calls: Box::new(move |query, _| for_recording.record_calls(query)),
         recorder: Box::new(move |level, _| Ok(for_recorder.recorder_level(*level))),
         follow_audit: Box::new(move || for_audit.follow_audit()),
     }

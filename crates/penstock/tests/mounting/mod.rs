@@ -40,6 +40,26 @@ pub(crate) fn root_is_here() -> bool {
     root
 }
 
+/// Where a mount of this user tells its statistics.
+pub(crate) fn socket_of(point: &Path) -> PathBuf {
+    // Not by stat(2), which would have the kernel keep attributes of the mount.
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let fields = mounts
+        .lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>());
+    let mount = fields
+        .into_iter()
+        .find(|fields| Path::new(fields[4]) == point);
+    let numbers = mount.unwrap()[2].to_owned();
+    let uid = rustix::process::geteuid().as_raw();
+    let session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let base = match uid {
+        0 => "/run".into(),
+        uid => session.unwrap_or_else(|| format!("/run/user/{uid}").into()),
+    };
+    base.join(format!("penstock/mount-{numbers}.sock"))
+}
+
 /// Whether others than root may open the device.
 pub(crate) fn everybody_may_use_fuse() -> bool {
     let mode = std::fs::metadata("/dev/fuse").unwrap().permissions().mode();
@@ -158,18 +178,6 @@ impl Server {
         use std::os::unix::fs::PermissionsExt as _;
         let all = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(self.scratch.path(), all).unwrap();
-    }
-
-    /// A copy of the program that every user may run: the one under test may lie where only root comes.
-    pub(crate) fn program_for_all(&self) -> PathBuf {
-        let program = self.scratch().join("penstock");
-        // By a process of its own: a child that another test forks meanwhile would keep the copy open for
-        // writing, and the kernel runs no such file (ETXTBSY).
-        let copied = Command::new("install")
-            .args([env!("CARGO_BIN_EXE_penstock").as_ref(), program.as_path()])
-            .status();
-        assert!(copied.unwrap().success());
-        program
     }
 
     pub(crate) fn scratch(&self) -> &Path {

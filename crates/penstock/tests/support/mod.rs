@@ -5,6 +5,7 @@
 pub(crate) mod copy;
 pub(crate) mod server;
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 pub(crate) fn penstock() -> Command {
@@ -22,6 +23,13 @@ pub(crate) fn penstock() -> Command {
     // Times are shown in the local zone.
     command.env("TZ", "UTC");
     command
+}
+
+/// A copy of the program in `directory` that every user may run: the one under test may lie where only root comes.
+pub(crate) fn program_for_all(directory: &Path) -> PathBuf {
+    let program = directory.join("penstock");
+    nfs_lab::copy_program(Path::new(env!("CARGO_BIN_EXE_penstock")), &program).unwrap();
+    program
 }
 
 pub(crate) fn run(arguments: &[&str]) -> Output {

@@ -61,6 +61,7 @@ impl File {
             range: start..start + len,
             sync,
             mode: segment.mode,
+            may_wait: false,
             keep: Keep::none(),
         }
     }
@@ -321,6 +322,7 @@ fn a_file_system_without_it_refuses_to_drop_behind() {
                 range: 0..4096,
                 sync: WriteSync::None,
                 mode,
+                may_wait: false,
                 keep: Keep::none(),
             };
             let written = engine.submit(write, &own(), LANE).await;

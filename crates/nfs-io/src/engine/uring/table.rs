@@ -3,7 +3,7 @@
 use std::os::fd::AsRawFd;
 
 use io_uring::opcode;
-use io_uring::squeue::Entry;
+use io_uring::squeue::{Entry, Flags};
 use io_uring::types::{Fd, FsyncFlags};
 
 use super::Answer;
@@ -112,6 +112,7 @@ impl Table {
         let (personality, done) = (slot.personality, slot.progress.done());
         slot.fault = slot.op.fault();
         let fault = slot.fault;
+        let by_worker = slot.op.waits_in_spite_of_nowait();
         let entry = match &mut slot.op {
             // Its answer is known: the kernel only carries it around the ring.
             _ if fault.and_then(Fault::errno).is_some() => opcode::Nop::new().build(),
@@ -139,10 +140,16 @@ impl Table {
                 ..
             } => {
                 let left = &buf[left(range, done, *mode, fault)];
-                opcode::Write::new(Fd(file.as_raw_fd()), left.as_ptr(), length(left.len()))
-                    .offset(offset.saturating_add(done as u64))
-                    .rw_flags((sync.rwf() | mode.rwf()) as _)
-                    .build()
+                let entry =
+                    opcode::Write::new(Fd(file.as_raw_fd()), left.as_ptr(), length(left.len()))
+                        .offset(offset.saturating_add(done as u64))
+                        .rw_flags((sync.rwf() | mode.rwf()) as _)
+                        .build();
+                if by_worker {
+                    entry.flags(Flags::ASYNC)
+                } else {
+                    entry
+                }
             }
             Op::Fsync { file, data_only } => {
                 let flags = if *data_only {

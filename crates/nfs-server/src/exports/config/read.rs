@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use nfs_io::BusyPoll;
 use toml::de::DeTable;
 
 use super::io_policy::io_policy;
@@ -30,6 +31,7 @@ const SERVER_KEYS: &[&str] = &[
     "engine",
     "memory",
     "shards",
+    "busy_poll",
     "helper_threads",
     "portmap",
     "rpcbind",
@@ -61,6 +63,7 @@ const EXPORT_KEYS: &[&str] = &[
     "bytes_per_second",
     "calls_per_second",
     "durability",
+    "stable_write_attributes",
     "crossmnt",
     "audit",
     "read",
@@ -149,6 +152,7 @@ fn server(table: &DeTable<'_>, findings: &mut Findings<'_>) -> ServerConfig {
             .unwrap_or(default.engine),
         memory_bytes: memory(&section, findings).unwrap_or(default.memory_bytes),
         shards: count(shards),
+        busy_poll: busy_poll(&section, findings),
         helper_threads: count(helpers),
         portmap: section
             .boolean("portmap", findings)
@@ -364,6 +368,18 @@ fn versions(section: &Section<'_>, findings: &mut Findings<'_>) -> Option<Versio
     Some(versions)
 }
 
+/// How long shards poll before they sleep.
+fn busy_poll(section: &Section<'_>, findings: &mut Findings<'_>) -> BusyPoll {
+    let wanted = "a time in quotes, for example \"50us\", or 0";
+    let Some(item) = section.word_or_number("busy_poll", wanted, findings) else {
+        return BusyPoll::OFF;
+    };
+    item.value.parse().unwrap_or_else(|error| {
+        findings.add(&item.span, format!("busy_poll: {error}"));
+        BusyPoll::OFF
+    })
+}
+
 fn memory(section: &Section<'_>, findings: &mut Findings<'_>) -> Option<u64> {
     let item = section.size("memory", findings)?;
     if let Err(message) = super::check_memory(item.value) {
@@ -458,7 +474,9 @@ fn export(
     let lines = clients.iter().map(|rule| findings.line(rule.span.start));
     let lines = lines.collect();
     let durability = section.choice("durability", Durability::WORDS, findings);
+    let attributes = section.boolean("stable_write_attributes", findings);
     let value = ExportConfig {
+        stable_write_attributes: attributes.unwrap_or(true),
         clients: clients.into_iter().map(|rule| rule.value).collect(),
         durability: durability.unwrap_or(Durability::Sync),
         crossmnt: section.boolean("crossmnt", findings).unwrap_or(false),

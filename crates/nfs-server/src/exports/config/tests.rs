@@ -29,6 +29,7 @@ fn a_minimal_file_takes_every_default() {
     );
     assert!(export.clients.iter().all(|c| c.squash == SquashKind::Root));
     assert_eq!(export.durability, Durability::Sync);
+    assert!(export.stable_write_attributes);
 }
 
 #[test]
@@ -41,6 +42,7 @@ state_dir = "/var/lib/penstock/x"
 engine = "threads"
 memory = "64 MiB"
 shards = 3
+busy_poll = "50us"
 helper_threads = 0x10
 versions = ["3", "4.1"]
 lease_seconds = 30
@@ -66,6 +68,7 @@ versions = ["4.1"]
 weight = 3
 calls_per_second = 500
 durability = "async"
+stable_write_attributes = false
 crossmnt = true
 read = "direct"
 write = 3
@@ -95,6 +98,7 @@ mode = 2
         (config.server.shards, config.server.helper_threads),
         (Some(3), Some(16))
     );
+    assert_eq!(config.server.busy_poll.microseconds(), 50);
     assert_eq!(config.server.engine, EngineChoice::Threads);
     assert_eq!(config.server.log, LogLevel::Debug);
     assert!(config.server.portmap && !config.server.rpcbind && config.server.server_groups);
@@ -105,7 +109,7 @@ mode = 2
     let server = &config.server;
     assert_eq!((server.lease_seconds, server.grace_seconds), (30, 45));
     let export = &config.exports[0];
-    assert!(export.crossmnt);
+    assert!(export.crossmnt && !export.stable_write_attributes);
     assert_eq!(export.durability, Durability::Async);
     let [special, ten, mapped] = export.clients.as_slice() else {
         panic!("three rules")
@@ -370,6 +374,18 @@ const WRONG: &[(&str, &str)] = &[
     (
         "[server]\nshards = 0\n",
         "\"shards\" is 0; write a number from 1 to 256",
+    ),
+    (
+        "[server]\n\nbusy_poll = \"50\"\n",
+        "p.toml:3: busy_poll: \"50\" is no time to poll for; write \"50us\", \"1ms\", or 0",
+    ),
+    (
+        "[server]\nbusy_poll = \"6ms\"\n",
+        "busy_poll: \"6ms\" is too long to poll for",
+    ),
+    (
+        "[server]\nbusy_poll = true\n",
+        "write a time in quotes, for example \"50us\", or 0",
     ),
     (
         "[server]\nversions = [\"3\",\n\"4.0\"]\n",

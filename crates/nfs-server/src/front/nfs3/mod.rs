@@ -10,6 +10,7 @@ mod filesystem;
 mod names;
 mod object;
 mod readdir;
+mod recorded;
 mod status;
 
 use nfs_io::{Buf, Reservation, Share};
@@ -23,6 +24,7 @@ use crate::vfs::Payload;
 
 use self::audited::{deed, status_of};
 pub(crate) use self::data::data_behind;
+use self::recorded::recorded;
 
 /// A call with what it carries: a WRITE's data is not in the record but in a buffer of its own,
 /// `None` where the memory budget had none.
@@ -73,15 +75,19 @@ pub(crate) fn is_remembered(procedure: Procedure) -> bool {
     }
 }
 
-/// Runs a call and appends its results to `out`; tells the audit of it. The request is taken by reference, as
+/// Runs a call and appends its results to `out`; tells the audit of it, and those who record. The request is taken by reference, as
 /// it is large: a future that it is moved into moves it again with itself. Of a WRITE the data is taken out.
 pub(crate) async fn run(cx: &Context, request: &mut Request<'_>, out: &mut Vec<u8>) -> Held {
     let audit = &cx.service.audit;
     let told = audit
         .is_wanted()
         .then(|| Box::new(Told::new(cx, deed(cx, request))));
+    let recorded = recorded(cx, request);
     let begin = out.len();
     let held = perform(cx, request, out).await;
+    if let Some(recorded) = recorded {
+        recorded.answered(cx, out.get(begin..).unwrap_or_default(), &held);
+    }
     if let Some(told) = told {
         told.answered(status_of(out.get(begin..).unwrap_or_default()));
     }

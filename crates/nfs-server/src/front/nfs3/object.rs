@@ -16,7 +16,7 @@ use crate::vfs::{Access, Error};
 pub(super) async fn getattr(cx: &Context, args: &GetattrArgs) -> Result<GetattrOk, Failure<()>> {
     let attributes = async {
         let target = cx.target(&args.object).await?;
-        cx.vfs().attributes(&target).await
+        cx.vfs().attributes_since_call(&target).await
     };
     match attributes.await {
         Ok(attributes) => Ok(GetattrOk {
@@ -55,20 +55,14 @@ pub(super) async fn lookup(
         .target(&args.what.dir)
         .await
         .map_err(|error| fail(error, None))?;
-    let (found, dir_attributes) = match step(args.what.name.0) {
-        Ok(step) => cx.vfs().lookup(&directory, step).await,
-        Err(error) => {
-            let is_directory = directory.object.is_directory();
-            let error = if is_directory {
-                error
-            } else {
-                Error::Errno(Errno::NOTDIR)
-            };
-            let attributes = cx.vfs().attributes(&directory).await;
-            (Err(error), attributes.ok())
-        }
+    let attributes = cx.vfs().attributes_since_call(&directory).await;
+    let found = match (step(args.what.name.0), &attributes) {
+        (Ok(step), Ok(attributes)) => cx.vfs().lookup_in(&directory, attributes, step).await,
+        (Ok(_), Err(error)) => Err(*error),
+        (Err(_), _) if !directory.object.is_directory() => Err(Error::Errno(Errno::NOTDIR)),
+        (Err(error), _) => Err(error),
     };
-    let dir_attributes = dir_attributes.as_ref().map(fattr3);
+    let dir_attributes = attributes.as_ref().ok().map(fattr3);
     let found = found.and_then(|(object, attributes)| {
         let handle = file_handle(&object.handle)?;
         Ok((handle, attributes))
@@ -98,11 +92,11 @@ pub(super) async fn access(
     };
     let asked = meanings.iter().filter(|(bit, _)| args.access & bit != 0);
     let wanted = asked.fold(Access::NONE, |wanted, (_, needs)| wanted | *needs);
-    let (granted, attributes) = cx
-        .vfs()
-        .access(&target, wanted)
-        .await
-        .map_err(|error| fail(error, None))?;
+    let vfs = cx.vfs();
+    let attributes = vfs.attributes_since_call(&target).await;
+    let attributes = attributes.map_err(|error| fail(error, None))?;
+    let granted = vfs.access(&target, wanted, &attributes).await;
+    let granted = granted.map_err(|error| fail(error, None))?;
     let access = meanings
         .iter()
         .filter(|(bit, needs)| args.access & bit != 0 && granted.contains(*needs))

@@ -74,7 +74,7 @@ fn deed(compound: &Compound<'_>, op: &ArgOp<'_>) -> Option<Deed> {
 }
 
 /// What is to be set; nothing is told of attributes that the operation will refuse.
-fn asked(compound: &Compound<'_>, attributes: &Fattr4<'_>) -> Asked {
+pub(super) fn asked(compound: &Compound<'_>, attributes: &Fattr4<'_>) -> Asked {
     let wanted = Wanted::decode_at_once(compound.cx, compound.minor, true, attributes);
     wanted.map_or_else(|_| Asked::default(), |wanted| wanted.told())
 }

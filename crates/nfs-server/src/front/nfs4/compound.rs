@@ -42,6 +42,8 @@ pub(super) struct Compound<'c> {
     data: SmallVec<[(usize, Buf, Share); 1]>,
     /// The record is so long that it holds memory of the budget.
     pub(super) holds_record: bool,
+    /// An operation of it was told to those who record.
+    pub(super) has_recorded: bool,
     /// Results of earlier operations hold memory of the budget for replies.
     holds_memory: bool,
     /// Memory that the reply holds until it is sent.
@@ -69,10 +71,11 @@ impl<'c> Compound<'c> {
             current: At::default(),
             saved: At::default(),
             room: 0,
-            scratch: Vec::new(),
+            scratch: Vec::with_capacity(limits::OPERATION_RESULT_BYTES_AT_FIRST),
             apart,
             data: SmallVec::new(),
             holds_record: false,
+            has_recorded: false,
             holds_memory: false,
             held: Vec::new(),
         }

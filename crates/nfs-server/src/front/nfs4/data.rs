@@ -171,7 +171,7 @@ async fn copied_payload(compound: &Compound<'_>, offset: u64, data: &[u8]) -> Op
 }
 
 /// Bytes of a WRITE's data, wherever it is.
-const fn len_of(data: &Data<'_>) -> usize {
+pub(super) const fn len_of(data: &Data<'_>) -> usize {
     match data {
         Data::Here(data) => data.len(),
         Data::Apart { len } => *len as usize,

@@ -22,6 +22,7 @@ mod owners;
 mod place;
 mod read_plus;
 mod readdir;
+mod recorded;
 mod session;
 mod space;
 mod stateids;
@@ -46,6 +47,7 @@ pub(crate) use self::callback::notify_waiters;
 use self::compound::{Compound, Done};
 pub(crate) use self::data::data_behind;
 use self::place::Place;
+use self::recorded::recorded;
 use self::session::Begun;
 use crate::exports::NfsVersion;
 use crate::front::context::Context;
@@ -367,8 +369,12 @@ async fn answer_one(
     compound.begin_result(results.room());
     let mut body = compound.take_scratch();
     let told = told(compound, op);
+    let recorded = recorded(compound, op);
     let done = perform(compound, op, &mut body).await;
     let status = done.err().unwrap_or(Nfsstat4::Ok);
+    if let Some(recorded) = recorded {
+        recorded.answered(compound, status, &body);
+    }
     if let Some(told) = told {
         told.answered(Some(status.word()));
     }

@@ -139,13 +139,11 @@ pub(super) async fn access(compound: &Compound<'_>, args: &AccessArgs, out: &mut
                 FILE_ACCESS
             };
             let wanted = known(meanings).fold(Access::NONE, |wanted, (_, needs)| wanted | *needs);
-            let (granted, _) = compound
-                .cx
-                .vfs()
-                .access(target, wanted)
-                .await
-                .map_err(status)?;
-            (meanings, granted)
+            let vfs = compound.cx.vfs();
+            // Of now: an operation of this COMPOUND may have changed them.
+            let attributes = vfs.attributes(target).await.map_err(status)?;
+            let granted = vfs.access(target, wanted, &attributes).await;
+            (meanings, granted.map_err(status)?)
         }
     };
     let known = known(meanings);

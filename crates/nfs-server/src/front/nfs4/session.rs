@@ -5,11 +5,10 @@
 
 use std::sync::Arc;
 
-use nfs_io::LocalUid;
 use nfs_state::{
     BackChannel, Begun as InState, Channel, ClientId, ConnId, CreateSession, Direction, ExchangeId,
     Host, Origin, OwnerBytes, Principal, Replay, SequenceCall, SequenceStatus, Sequenced,
-    SessionId, Verifier,
+    SessionId, StatusFlags, Verifier,
 };
 use nfs_wire::Encode;
 use nfs_wire::nfs4::ops::{
@@ -29,7 +28,6 @@ use super::compound::{Compound, Done, put};
 use super::status::refused;
 use crate::front::context::Context;
 use crate::operate::calls::{StepKind, step};
-use crate::rpc::caller::WireIdentity;
 use crate::rpc::reply::Draft;
 use crate::state::States;
 use crate::vfs::Opened;
@@ -56,12 +54,12 @@ pub(super) fn begin(
     reply: &mut Draft,
 ) -> Begun {
     let begun = in_slot(cx, all, args, results);
-    let (status, replay) = match begun {
-        Ok(InState::Run(request)) => {
+    let (status, flags, replay) = match begun {
+        Ok((InState::Run(request), flags)) => {
             let client = request.client().id().to_wire();
             cx.caller.client = cx.peer.v4_client(client);
             // What it has agreed to is at least as long as this.
-            let ended = put_sequence(cx, &request.status(), results, reply);
+            let ended = put_sequence((&request.status(), flags), results, reply);
             return match ended {
                 Ok(()) => Begun::Run(request),
                 Err(too_long) => {
@@ -70,7 +68,7 @@ pub(super) fn begin(
                 }
             };
         }
-        Ok(InState::Again(replay, status)) => (status, replay),
+        Ok((InState::Again(replay, status), flags)) => (status, flags, replay),
         Err(status) => {
             let _ends_the_compound = results.put_failure(reply.out(), Opnum::Sequence, status);
             results.finish(reply.first_mut());
@@ -83,25 +81,24 @@ pub(super) fn begin(
             out.truncate(all.begin);
             out.extend_from_slice(&bytes);
         }
-        Replay::Uncached => again(
-            cx,
-            all,
-            (&status, Nfsstat4::RetryUncachedRep),
-            results,
-            reply,
-        ),
-        Replay::Faulted => again(cx, all, (&status, Nfsstat4::Serverfault), results, reply),
+        Replay::Uncached => {
+            let why = Nfsstat4::RetryUncachedRep;
+            again(all, (&status, flags), why, results, reply);
+        }
+        Replay::Faulted => {
+            again(all, (&status, flags), Nfsstat4::Serverfault, results, reply);
+        }
     }
     Begun::Answered(None)
 }
 
-/// Decides what a request is to its session.
+/// Decides what a request is to its session, and what flags SEQUENCE is answered with.
 fn in_slot(
     cx: &Context,
     all: &All<'_>,
     args: &SequenceArgs,
     results: &mut CompoundReply,
-) -> Result<InState<Opened>> {
+) -> Result<(InState<Opened>, StatusFlags)> {
     let _step = step(StepKind::Slot);
     let states = cx.service.states.as_ref().ok_or(Nfsstat4::Serverfault)?;
     let session = states.core.session(SessionId(args.sessionid.0));
@@ -132,15 +129,12 @@ fn in_slot(
     if !is_bound {
         unbind_at_end(cx, &session);
     }
-    Ok(begun)
+    Ok((begun, states.core.status_flags(&session)))
 }
 
 /// Who sends a request: a retry by another user is none (RFC 8881 §2.10.6.1.3.1).
-const fn user(cx: &Context) -> Option<u32> {
-    match &cx.caller.identity {
-        WireIdentity::Nobody => None,
-        WireIdentity::Sys { uid, .. } | WireIdentity::Own(LocalUid(uid)) => Some(*uid),
-    }
+fn user(cx: &Context) -> Option<u32> {
+    cx.caller.identity.uid()
 }
 
 /// A connection that has ended is no connection of the session any more.
@@ -154,22 +148,17 @@ fn unbind_at_end(cx: &Context, session: &Arc<nfs_state::Session<Opened>>) {
 }
 
 fn put_sequence(
-    cx: &Context,
-    status: &SequenceStatus,
+    (status, flags): (&SequenceStatus, StatusFlags),
     results: &mut CompoundReply,
     reply: &mut Draft,
 ) -> Result<()> {
-    let flags = cx.service.states.as_ref().and_then(|states| {
-        let session = states.core.session(status.session).ok()?;
-        Some(states.core.status_flags(&session).0)
-    });
     let ok = SequenceOk {
         sessionid: Sessionid4(status.session.0),
         sequenceid: status.sequence,
         slotid: status.slot,
         highest_slotid: status.highest_slot,
         target_highest_slotid: status.target_highest_slot,
-        status_flags: flags.unwrap_or(0),
+        status_flags: flags.0,
     };
     results.put_with(reply.out(), Opnum::Sequence, 0, |e| {
         e.u32(Opnum::Sequence.number());
@@ -183,13 +172,13 @@ fn put_sequence(
 /// says why there is no more. One that cannot be an operation of this version says that instead, as it did the first
 /// time (RFC 8881 §2.10.6.1.3).
 fn again(
-    cx: &Context,
     all: &All<'_>,
-    (status, why): (&SequenceStatus, Nfsstat4),
+    sequence: (&SequenceStatus, StatusFlags),
+    why: Nfsstat4,
     results: &mut CompoundReply,
     reply: &mut Draft,
 ) {
-    let sequence = put_sequence(cx, status, results, reply);
+    let sequence = put_sequence(sequence, results, reply);
     let second = all.call.ops(all.minor).nth(1);
     if let (Ok(()), Some(second)) = (sequence, second) {
         let (opnum, why) =
@@ -201,9 +190,9 @@ fn again(
 
 /// Who sends a request, as far as two requests' being of one matters.
 pub(super) fn principal(cx: &Context) -> Result<Principal> {
-    let name = match &cx.caller.identity {
-        WireIdentity::Nobody => "none".to_owned(),
-        WireIdentity::Sys { uid, .. } | WireIdentity::Own(LocalUid(uid)) => format!("sys:{uid}"),
+    let name = match cx.caller.identity.uid() {
+        None => "none".to_owned(),
+        Some(uid) => format!("sys:{uid}"),
     };
     Principal::new(name.as_bytes()).map_err(refused)
 }

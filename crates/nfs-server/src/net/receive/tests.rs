@@ -33,6 +33,10 @@ fn rejoined(call: Call) -> Vec<u8> {
     bytes
 }
 
+fn buffers() -> BufferPool {
+    BufferPool::new(Budget::new(1 << 20))
+}
+
 struct Peer {
     receiver: Receiver,
     pool: BufferPool,
@@ -42,11 +46,14 @@ struct Peer {
 
 impl Peer {
     fn new() -> Self {
-        let budget = Budget::new(1 << 20);
+        Self::of(&buffers())
+    }
+
+    fn of(pool: &BufferPool) -> Self {
         Self {
-            receiver: Receiver::new(IO_BYTES_MAX),
-            pool: BufferPool::new(budget.clone()),
-            budget,
+            receiver: Receiver::new(IO_BYTES_MAX, pool.clone()),
+            pool: pool.clone(),
+            budget: pool.budget().clone(),
             apart: 0,
         }
     }
@@ -230,13 +237,14 @@ fn stream4() -> (Vec<u8>, Vec<Vec<u8>>) {
 #[test]
 fn compounds_come_out_as_they_went_in_wherever_the_stream_is_cut() {
     let (bytes, expected) = stream4();
+    let pool = buffers();
     for cut in 0..=bytes.len() {
-        let mut peer = Peer::new();
+        let mut peer = Peer::of(&pool);
         let mut calls = Vec::new();
         peer.read(&bytes[..cut], &mut calls).unwrap();
         peer.read(&bytes[cut..], &mut calls).unwrap();
         assert!(calls == expected, "cut at {cut}");
-        assert_eq!(peer.apart, 2, "cut at {cut}");
+        assert_eq!(peer.apart, 3, "cut at {cut}");
         assert!(peer.receiver.is_idle() && !peer.receiver.holds_memory());
     }
 }
@@ -244,8 +252,9 @@ fn compounds_come_out_as_they_went_in_wherever_the_stream_is_cut() {
 #[test]
 fn calls_come_out_as_they_went_in_wherever_the_stream_is_cut() {
     let (bytes, expected) = stream();
+    let pool = buffers();
     for cut in 0..=bytes.len() {
-        let mut peer = Peer::new();
+        let mut peer = Peer::of(&pool);
         let mut calls = Vec::new();
         peer.read(&bytes[..cut], &mut calls).unwrap();
         peer.read(&bytes[cut..], &mut calls).unwrap();
@@ -298,6 +307,35 @@ fn a_call_in_fragments_is_one_call() {
 }
 
 #[test]
+fn the_data_of_a_small_write_is_copied_to_its_buffer_at_once() {
+    for data_len in [1001, 4096, 7000] {
+        for call in [write_call(data_len), write4(data_len, &[getattr()])] {
+            let two = [fragments(&call, &[]), fragments(&call, &[])].concat();
+            for size in [two.len(), 700] {
+                let (mut peer, mut calls) = (Peer::new(), Vec::new());
+                for read in two.chunks(size) {
+                    peer.read(read, &mut calls).unwrap();
+                }
+                assert!(calls == [call.clone(), call.clone()], "{data_len}");
+                assert_eq!(peer.apart, 2, "{data_len}");
+            }
+            // Where there is no memory now, the call waits for some with its record.
+            let (mut peer, mut calls) = (Peer::new(), Vec::new());
+            let all = peer.budget.try_reserve(1 << 20);
+            assert!(all.is_some());
+            peer.read(&two, &mut calls).unwrap();
+            assert!(calls == [call.clone(), call.clone()], "{data_len}");
+            assert_eq!(peer.apart, 0, "{data_len}");
+        }
+    }
+    let small = write_call(500);
+    let (mut peer, mut calls) = (Peer::new(), Vec::new());
+    peer.read(&fragments(&small, &[]), &mut calls).unwrap();
+    assert!(calls == [small]);
+    assert_eq!(peer.apart, 0);
+}
+
+#[test]
 fn the_longest_record_in_fragments_still_makes_progress() {
     let longest = record_limits(IO_BYTES_MAX).kept_bytes_max;
     for len in longest - 5..=longest {
@@ -347,7 +385,7 @@ fn fragments_without_end_are_refused() {
 fn a_half_received_call_holds_little_without_asking() {
     let call = other_call(60_000);
     let bytes = fragments(&call, &[]);
-    let mut receiver = Receiver::new(IO_BYTES_MAX);
+    let mut receiver = Receiver::new(IO_BYTES_MAX, buffers());
     let step = receiver.feed(&mut &bytes[..]).unwrap();
     assert!(matches!(step, Step::Memory(Wanted::Record(60_000))));
     assert!(receiver.cutter.kept_capacity() <= limits::CALL_BYTES_UNACCOUNTED_MAX);
@@ -357,7 +395,7 @@ fn a_half_received_call_holds_little_without_asking() {
 fn only_a_long_record_takes_its_reservation_along() {
     for (len, keeps) in [(5000, false), (16_384, false), (16_385, true)] {
         let bytes = fragments(&other_call(len), &[4500]);
-        let mut receiver = Receiver::new(IO_BYTES_MAX);
+        let mut receiver = Receiver::new(IO_BYTES_MAX, buffers());
         let budget = Budget::new(1 << 20);
         let mut rest = &bytes[..];
         let call = loop {
@@ -587,7 +625,7 @@ fn data_that_is_not_wanted_is_received_into_nothing() {
 #[test]
 fn what_is_dropped_is_read_in_large_pieces() {
     let refused = fragments(&write_call(60_000), &[]);
-    let mut receiver = Receiver::new(IO_BYTES_MAX);
+    let mut receiver = Receiver::new(IO_BYTES_MAX, buffers());
     let mut beginning = &refused[..1500];
     let Step::Memory(_) = receiver.feed(&mut beginning).unwrap() else {
         panic!("it has data")
@@ -602,7 +640,7 @@ fn of_a_compound_only_what_is_no_data_stays_in_the_record() {
     let data = 30_001;
     for behind in [vec![], vec![getattr()], vec![getattr(); 60]] {
         let call = write4(data, &behind);
-        let mut receiver = Receiver::new(IO_BYTES_MAX);
+        let mut receiver = Receiver::new(IO_BYTES_MAX, buffers());
         let pool = BufferPool::new(Budget::new(1 << 20));
         let bytes = fragments(&call, &[]);
         let mut rest = &bytes[..];

@@ -15,6 +15,6 @@ pub(crate) fn now() -> u64 {
 }
 
 /// The time between two readings; none where the second was the earlier one.
-pub(super) fn nanoseconds(from: u64, to: u64) -> u64 {
+pub(crate) fn nanoseconds(from: u64, to: u64) -> u64 {
     CLOCK.delta_as_nanos(from, to)
 }

@@ -208,7 +208,9 @@ impl CallRecord {
             let bytes = head.get(at..)?.first_chunk()?;
             Some(u32::from_be_bytes(*bytes))
         };
-        self.times.answered = now();
+        if self.times.answered == 0 {
+            self.times.answered = now();
+        }
         let is_success = word(12) == Some(0) && word(24) == Some(0);
         self.answer = if is_success {
             Answered::Results(word(RESULTS_AT))
@@ -250,6 +252,22 @@ impl CallRecord {
             step.ended = now();
             self.depth = step.depth;
         }
+    }
+
+    /// Notes a step that has lasted since `begun` and is over now.
+    fn waited(&mut self, kind: StepKind, begun: u64) {
+        if self.steps.len() >= limits::CALL_STEPS_MAX {
+            self.left_out += 1;
+            return;
+        }
+        self.make_room();
+        self.steps.push(StepRecord {
+            begun,
+            ended: now(),
+            kind,
+            depth: self.depth,
+            note: Note::None,
+        });
     }
 
     /// Takes over what was recorded on a helper thread, below the step that is under way.
@@ -312,7 +330,7 @@ impl Drop for Running {
 }
 
 /// Works on the record of the call that is being polled, if there is one.
-fn with_record<T>(work: impl FnOnce(&mut CallRecord) -> T) -> Option<T> {
+pub(super) fn with_record<T>(work: impl FnOnce(&mut CallRecord) -> T) -> Option<T> {
     RECORD.with(|record| {
         // Nothing in here polls or steps in between.
         let mut record = record.try_borrow_mut().ok()?;
@@ -372,6 +390,14 @@ pub(super) fn take_over(handed_over: u64, child: &CallRecord) {
     with_record(|record| record.take_over(handed_over, child));
 }
 
+/// Takes over what was recorded on a helper thread that left something to be waited for, which is over now.
+pub(super) fn take_over_and_wait(handed_over: u64, child: &CallRecord, kind: StepKind) {
+    with_record(|record| {
+        record.take_over(handed_over, child);
+        record.waited(kind, child.times.ended);
+    });
+}
+
 /// Says which call it is that is being polled.
 #[inline]
 pub(crate) fn called(xid: u32, procedure: Procedure) {
@@ -381,6 +407,16 @@ pub(crate) fn called(xid: u32, procedure: Procedure) {
             record.procedure = procedure;
         });
     }
+}
+
+/// The time now, in ticks, at which the reply to the call that is being polled is there.
+#[inline]
+pub(crate) fn answered_now() -> u64 {
+    let now = now();
+    if is_wanted() {
+        with_record(|record| record.times.answered = now);
+    }
+    now
 }
 
 /// Says which object of which export the call is about; `handle`: what its client calls it.

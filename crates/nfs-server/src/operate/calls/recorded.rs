@@ -1,9 +1,12 @@
 //! The future of a call with its record, and work of a call on another thread.
 
+use super::steps::StepKind;
 use std::fmt;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+
+use nfs_io::FutureBox;
 
 use super::clock::now;
 use super::record::{self, Answered, CallRecord, Running, Times};
@@ -12,7 +15,7 @@ use super::ring::{Parked, ShardBook};
 /// The future of a call. It has the record, if there is one, in the thread's hands while it is polled. Its output
 /// is the call's, and the record for the reply.
 pub(crate) struct Recorded<T> {
-    call: Option<Pin<Box<dyn Future<Output = T>>>>,
+    call: Option<FutureBox<'static, T>>,
     record: State,
 }
 
@@ -26,11 +29,7 @@ enum State {
 
 impl<T> Recorded<T> {
     /// A call of `client` that begins now. It is recorded where a [`ShardBook`] is open on this thread and wants it.
-    pub(crate) fn new(
-        client: SocketAddr,
-        times: Times,
-        call: Pin<Box<dyn Future<Output = T>>>,
-    ) -> Self {
+    pub(crate) fn new(client: SocketAddr, times: Times, call: FutureBox<'static, T>) -> Self {
         Self {
             call: Some(call),
             record: match ShardBook::new_record(client, times) {
@@ -58,7 +57,7 @@ impl<T> Future for Recorded<T> {
             // It is over. Whoever polls it again waits for ever, as with any future.
             return Poll::Pending;
         };
-        let polled = call.as_mut().poll(cx);
+        let polled = Pin::new(call).poll(cx);
         let record = running.and_then(Running::leave);
         match polled {
             Poll::Ready(output) => {
@@ -86,7 +85,7 @@ impl<T> Drop for Recorded<T> {
         if let Some(mut record) = running.leave() {
             record.answer = Answered::Nothing;
             record.times.answered = now();
-            ShardBook::enter(record);
+            record.end();
         }
     }
 }
@@ -100,14 +99,19 @@ impl<T> fmt::Debug for Recorded<T> {
 impl CallRecord {
     /// The call is over: its reply was handed to the kernel, or there is none.
     pub(crate) fn end(self: Box<Self>) {
-        ShardBook::enter(self);
+        ShardBook::enter(std::iter::once(self));
+    }
+
+    /// The same of calls whose replies were handed to the kernel together.
+    pub(crate) fn end_all(records: impl Iterator<Item = Box<Self>>) {
+        ShardBook::enter(records);
     }
 
     /// The call is over, and nothing is sent.
     pub(crate) fn end_without_reply(mut self: Box<Self>) {
         self.answer = Answered::Nothing;
         self.times.answered = now();
-        ShardBook::enter(self);
+        self.end();
     }
 }
 
@@ -150,6 +154,11 @@ impl HandedOver {
         });
         (result, brought)
     }
+}
+
+/// Takes over what was recorded on another thread, behind which a step of that kind was waited for, until now.
+pub(crate) fn take_back_waiting(brought: &Brought, kind: StepKind) {
+    record::take_over_and_wait(brought.handed_over, &brought.record, kind);
 }
 
 /// Takes over what was recorded on another thread.

@@ -1,9 +1,10 @@
 //! The flight recorder: for each shard a ring with the calls that are over, and a place for each one that waits.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
+use std::hash::RandomState;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::clock::now;
 use super::follow::Listener;
 use super::record::{CallRecord, Times};
+use super::recording::Sink;
 use super::steps::Weight;
 use crate::limits;
 use crate::operate::trace::ExportNames;
@@ -36,6 +38,11 @@ pub(crate) struct Recorder {
     wanted: AtomicU8,
     level: Mutex<RecorderLevel>,
     pub(super) listeners: ArcSwap<Vec<Arc<Listener>>>,
+    /// Those who record, and whether there are any.
+    pub(super) sinks: ArcSwap<Vec<Arc<Sink>>>,
+    pub(super) is_recording: AtomicBool,
+    /// Makes numbers of handles and names for those who record; its key is in this process only.
+    pub(super) hasher: RandomState,
     books: Mutex<Vec<Arc<Book>>>,
     pub(super) exports: ExportNames,
     /// Calls that were lost, by all followers together.
@@ -68,8 +75,9 @@ struct Entries {
 thread_local! {
     /// The book of the shard that this thread is.
     static BOOK: RefCell<Option<(Arc<Recorder>, Arc<Book>)>> = const { RefCell::new(None) };
-    /// A record that was put out of the ring, for the next call.
-    static SPARE: Cell<Option<Box<CallRecord>>> = const { Cell::new(None) };
+    /// Records that were put out of the ring, for the next calls: a batch of calls begins before the first of it ends.
+    #[expect(clippy::vec_box, reason = "as those of the ring")]
+    static SPARE: RefCell<Vec<Box<CallRecord>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The book of the shard that runs on this thread; there is one for as long as this is kept.
@@ -88,6 +96,9 @@ impl Recorder {
             wanted: AtomicU8::new(Weight::Waits as u8),
             level: Mutex::default(),
             listeners: ArcSwap::default(),
+            sinks: ArcSwap::default(),
+            is_recording: AtomicBool::new(false),
+            hasher: RandomState::new(),
             books: Mutex::default(),
             exports,
             lost: Arc::default(),
@@ -124,6 +135,9 @@ impl Recorder {
 
     pub(super) fn recount(&self) {
         let level = self.level.lock();
+        let is_recording = !self.sinks.load().is_empty();
+        // One that records needs to know whose each call is, and no steps.
+        let least = if is_recording { Weight::Waits as u8 } else { 0 };
         let wanted = if !self.listeners.load().is_empty() {
             Weight::Short as u8
         } else {
@@ -133,7 +147,8 @@ impl Recorder {
                 RecorderLevel::All => Weight::Short as u8,
             }
         };
-        self.wanted.store(wanted, Ordering::Relaxed);
+        self.wanted.store(wanted.max(least), Ordering::Relaxed);
+        self.is_recording.store(is_recording, Ordering::Relaxed);
     }
 
     /// The calls that are in the books, those that wait among them, each with its shard.
@@ -174,6 +189,20 @@ pub(super) fn shard_here() -> Option<usize> {
     here.ok().flatten()
 }
 
+/// Works with the recorder of the shard that this thread is, if it is one.
+pub(super) fn recorder_here(work: impl FnOnce(&Recorder)) {
+    let worked = BOOK.try_with(|book| {
+        if let Ok(book) = book.try_borrow()
+            && let Some((recorder, _)) = book.as_ref()
+        {
+            work(recorder);
+        }
+    });
+    if worked.is_err() {
+        tracing::trace!("a call acted after its shard's end");
+    }
+}
+
 impl std::fmt::Debug for Recorder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Recorder")
@@ -190,7 +219,7 @@ impl ShardBook {
         if wanted == 0 {
             return None;
         }
-        let spare = SPARE.take();
+        let spare = SPARE.with_borrow_mut(Vec::pop);
         let mut record = spare.unwrap_or_else(|| Box::new(CallRecord::new()));
         record.begin(client, times, wanted);
         Some(record)
@@ -217,10 +246,10 @@ impl ShardBook {
         })
     }
 
-    /// Puts the record of a call that is over into the ring, and shows it to those who follow.
-    pub(super) fn enter(mut record: Box<CallRecord>) {
-        record.times.ended = now();
-        // On another thread, or after the shard's end, there is no book: nobody will ask for it.
+    /// Puts records of calls that are over now into the ring, and shows them to those who follow.
+    pub(super) fn enter(records: impl Iterator<Item = Box<CallRecord>>) {
+        let ended = now();
+        // On another thread, or after the shard's end, there is no book: nobody will ask for them.
         let known = BOOK.try_with(|open| {
             let Ok(open) = open.try_borrow() else {
                 return;
@@ -229,16 +258,28 @@ impl ShardBook {
                 return;
             };
             let listeners = recorder.listeners.load();
-            for listener in listeners.iter() {
-                listener.offer(book.shard, &record);
+            let mut entries = book.entries.lock();
+            for mut record in records {
+                record.times.ended = ended;
+                for listener in listeners.iter() {
+                    listener.offer(book.shard, &record);
+                }
+                keep_spare(entries.put(record));
             }
-            let put_out = book.entries.lock().put(record);
-            SPARE.set(put_out);
         });
         if known.is_err() {
             tracing::trace!("a call ended after its shard");
         }
     }
+}
+
+/// Keeps a record for a call to come, if there are not enough.
+fn keep_spare(record: Option<Box<CallRecord>>) {
+    SPARE.with_borrow_mut(|spare| {
+        if spare.len() < limits::FLIGHT_RECORDER_SPARE_PER_SHARD {
+            spare.extend(record);
+        }
+    });
 }
 
 impl Drop for ShardBook {
@@ -291,5 +332,15 @@ mod tests {
         }
         assert_eq!(entries.all().count(), most);
         assert_eq!(entries.over.capacity(), most.next_power_of_two());
+    }
+
+    #[test]
+    fn records_are_used_again_by_a_batch_of_calls_and_not_kept_without_end() {
+        let most = limits::FLIGHT_RECORDER_SPARE_PER_SHARD;
+        for _ in 0..2 * most {
+            keep_spare(Some(Box::new(CallRecord::new())));
+        }
+        let spare = || SPARE.with_borrow_mut(Vec::pop);
+        assert_eq!(std::iter::from_fn(spare).count(), most);
     }
 }

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use super::messages::{Command, ErrorKind, Reply, Request, VERSION};
 use crate::limits;
 use crate::operate::audit::AuditLine;
-use crate::operate::calls::{CallLine, CallQuery};
+use crate::operate::calls::{CallLine, CallQuery, RecordingLine, RecordingQuery};
 use crate::operate::trace::{FollowRequest, TraceLine};
 
 /// Why a server did not do what was asked.
@@ -87,6 +87,19 @@ pub fn follow_calls<B>(
     take: impl FnMut(CallLine) -> ControlFlow<B>,
 ) -> Result<Option<B>, ControlError> {
     lines(path, Command::CallsFollow(query), begun, take)
+}
+
+/// Records calls of the server on the socket at `path`, as [`follow_calls`] follows them.
+///
+/// # Errors
+/// See [`ControlError`].
+pub fn record_calls<B>(
+    path: &Path,
+    query: RecordingQuery,
+    begun: impl FnOnce(),
+    take: impl FnMut(RecordingLine) -> ControlFlow<B>,
+) -> Result<Option<B>, ControlError> {
+    lines(path, Command::CallsRecord(query), begun, take)
 }
 
 /// Follows the audit of the server on the socket at `path`, as [`follow`] does the trace.

@@ -1,4 +1,4 @@
-//! A control connection that follows trace events or the audit.
+//! A control connection that follows trace events, calls or the audit, or records calls.
 
 use std::io;
 
@@ -9,13 +9,14 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use super::success;
 use crate::limits;
 use crate::operate::audit::AuditFollower;
-use crate::operate::calls::CallFollower;
+use crate::operate::calls::{CallFollower, Recording};
 use crate::operate::trace::Follower;
 
 /// What a connection follows.
 pub(super) enum Following {
     Trace(Follower),
     Calls(Box<CallFollower>),
+    Recording(Box<Recording>),
     Audit(AuditFollower),
 }
 
@@ -51,6 +52,7 @@ impl Following {
         match self {
             Self::Trace(follower) => put(lines, Some(follower.next().await)),
             Self::Calls(follower) => put(lines, follower.next().await),
+            Self::Recording(recording) => put(lines, recording.next().await),
             Self::Audit(follower) => put(lines, follower.next().await),
         }
     }
@@ -60,6 +62,7 @@ impl Following {
         match self {
             Self::Trace(follower) => put(lines, follower.at_once()),
             Self::Calls(follower) => put(lines, follower.at_once()),
+            Self::Recording(recording) => put(lines, recording.at_once()),
             Self::Audit(follower) => put(lines, follower.at_once()),
         }
     }

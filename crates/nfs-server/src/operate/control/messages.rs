@@ -13,7 +13,7 @@ use crate::exports::config::{
 use crate::exports::policy::show_way;
 use crate::exports::{ClientRule, Export, ExportOrder, LiveName, NameState, Versions};
 use crate::limits;
-use crate::operate::calls::{CallQuery, RecorderLevel};
+use crate::operate::calls::{CallQuery, RecorderLevel, RecordingQuery};
 use crate::operate::io_counters::IoStatus;
 use crate::operate::latency::ProcedureStatus;
 use crate::operate::trace::FollowRequest;
@@ -83,6 +83,8 @@ pub enum Command {
     /// Follows single calls, or asks for those that the flight recorder has: as [`Command::TraceFollow`], with
     /// [`CallLine`](super::CallLine)s.
     CallsFollow(CallQuery),
+    /// Records calls: as [`Command::TraceFollow`], with [`RecordingLine`](super::RecordingLine)s.
+    CallsRecord(RecordingQuery),
     /// Changes how much the flight recorder keeps, if a level is given; answered with the
     /// [`RecorderLevel`] from then on.
     Recorder(Option<RecorderLevel>),
@@ -128,6 +130,7 @@ impl Command {
             | Self::Recorder(_)
             | Self::TraceFollow(_)
             | Self::CallsFollow(_)
+            | Self::CallsRecord(_)
             | Self::AuditFollow => false,
         }
     }
@@ -215,6 +218,8 @@ pub struct Status {
     pub verifier: String,
     /// How many event-loop threads serve connections.
     pub shards: usize,
+    /// How long each of them polls before it sleeps, in microseconds; 0 if they sleep at once.
+    pub busy_poll_us: u64,
     /// How many exports are served.
     pub exports: usize,
     /// How many connections are open now.
@@ -294,6 +299,9 @@ pub struct ExportStatus {
     pub id: u32,
     /// When changes are on stable storage: `sync` or `async`.
     pub durability: String,
+    /// Do replies to stable WRITEs of NFSv3 tell attributes?
+    #[serde(default = "told_unless_said")]
+    pub stable_write_attributes: bool,
     /// May clients walk into file systems mounted below?
     pub crossmnt: bool,
     /// Which calls are audited: `off`, `changes` or `all`.
@@ -305,6 +313,11 @@ pub struct ExportStatus {
     pub write: String,
     /// Who may come, in the order tried.
     pub rules: Vec<RuleStatus>,
+}
+
+/// What an older server does, which says nothing of it.
+const fn told_unless_said() -> bool {
+    true
 }
 
 /// One rule of an export.
@@ -413,6 +426,7 @@ impl ExportStatus {
             path: export.path.clone(),
             id: export.id,
             durability: word_of(export.durability, Durability::WORDS).to_owned(),
+            stable_write_attributes: export.stable_write_attributes,
             crossmnt: export.crossmnt,
             audit: word_of(export.audit, Audited::WORDS).to_owned(),
             read: show_way(export.io.now().read).to_owned(),

@@ -115,6 +115,7 @@ fn controls(told: &Told) -> Controls {
             Ok(TraceStatus::default())
         }),
         follow_calls: Box::new(|_, _| Err("no calls here".to_owned())),
+        record_calls: Box::new(|_, _| Err("no calls here".to_owned())),
         recorder: Box::new(|level, _| Ok(level.unwrap_or_default())),
         follow: Box::new(|_, _| Err("too many; end one".to_owned())),
         follow_audit: Box::new(|| Err("no export is audited".to_owned())),
@@ -564,6 +565,7 @@ fn all_commands() -> Vec<Command> {
         Command::Recorder(Some(RecorderLevel::Off)),
         Command::TraceFollow(FollowRequest::default()),
         Command::CallsFollow(CallQuery::default()),
+        Command::CallsRecord(RecordingQuery::default()),
         Command::AuditFollow,
     ]
 }
@@ -584,7 +586,7 @@ async fn the_status_socket_shows_and_changes_nothing() {
                 other => panic!("{command:?}: {other:?}"),
             }
         }
-        assert_eq!((shown, refused), (10, 21));
+        assert_eq!((shown, refused), (10, 22));
     })
     .await;
     let told: Vec<String> = told.lock().unwrap().clone();

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use nfs_io::engine::Engine;
@@ -15,6 +15,7 @@ use nfs_io::fs::Stat;
 use nfs_io::op::Op;
 use nfs_io::{Errno, fs};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::super::staging::Why;
 use super::super::{Access, Error, Object, Result, WithWcc};
@@ -33,6 +34,22 @@ struct Round {
     whole: AtomicBool,
     /// The result of the round, once it is over.
     result: OnceLock<Result<()>>,
+    /// Tells those of the round that there is a result.
+    over: Notify,
+}
+
+impl Round {
+    /// Waits until the round is over.
+    async fn result(&self) -> Result<()> {
+        loop {
+            // Made before the look, it misses nothing.
+            let over = self.over.notified();
+            if let Some(result) = self.result.get() {
+                return *result;
+            }
+            over.await;
+        }
+    }
 }
 
 impl Rounds {
@@ -50,6 +67,32 @@ impl Rounds {
         if Arc::ptr_eq(&open, round) {
             *open = Arc::default();
         }
+    }
+}
+
+/// How many stable WRITEs of one file are under way.
+#[derive(Default)]
+pub(crate) struct StableWrites(AtomicUsize);
+
+/// One of them; it is over when dropped.
+pub(super) struct StableWrite<'f> {
+    all: &'f StableWrites,
+    /// How many there were when it began.
+    pub(super) others: usize,
+}
+
+impl StableWrites {
+    pub(super) fn begin(&self) -> StableWrite<'_> {
+        StableWrite {
+            all: self,
+            others: self.0.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+}
+
+impl Drop for StableWrite<'_> {
+    fn drop(&mut self) {
+        self.all.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -93,7 +136,7 @@ impl Vfs {
             self.close_if_written(target).await;
         }
         let after = self.attributes(target).await.ok();
-        let wcc = change.wcc(before, after);
+        let wcc = change.wcc(Some(before), after);
         (result.map(|()| self.verifier.bytes()), wcc)
     }
 
@@ -109,7 +152,12 @@ impl Vfs {
         let object = &target.object;
         let round = object.io.rounds.join(whole);
         let waiting = step(StepKind::SyncTurn);
-        let _one_at_a_time = object.io.sync_turn().await;
+        let _one_at_a_time = tokio::select! {
+            // All of a round are told at once; one by one, each would be let in to be told.
+            biased;
+            result = round.result() => return result,
+            turn = object.io.sync_turn() => turn,
+        };
         waiting.end();
         if let Some(result) = round.result.get() {
             return *result;
@@ -121,6 +169,7 @@ impl Vfs {
         if result != Err(Error::Busy) {
             // Set by nobody else: who has the turn sets it.
             round.result.get_or_init(|| result);
+            round.over.notify_waiters();
         }
         result
     }

@@ -86,6 +86,8 @@ pub(crate) struct Decision {
     /// The range that is moved: of a READ, what the file has of it.
     asked: Range<u64>,
     segments: [Option<Segment>; SEGMENTS_MAX],
+    /// A stable WRITE is synced with others of its file.
+    is_synced_with_others: bool,
     /// What the middle of a direct WRITE is a multiple of, in bytes.
     block: u64,
 }
@@ -153,6 +155,7 @@ pub(crate) fn decide(choice: Choice, call: &IoCall, facts: &IoFacts<'_>) -> Opti
         stability: choice.stable.raise(call.stable),
         asked: offset..offset.checked_add(bytes as u64)?,
         segments,
+        is_synced_with_others: false,
         block: facts.alignment.of_writes(),
     })
 }
@@ -263,7 +266,15 @@ impl Decision {
     /// Is a stable WRITE synced once, after its last segment? Each segment's own sync would flush the
     /// journal and the disk's cache; one at the end is as safe, since nothing is said before it.
     pub(crate) fn is_synced_once(&self) -> bool {
-        self.stability != Stability::Unstable && self.segments().count() > 1
+        let has_parts = self.is_synced_with_others || self.segments().count() > 1;
+        self.stability != Stability::Unstable && has_parts
+    }
+
+    /// Has a stable WRITE through the page cache share the sync of its file with others that are under way. A direct
+    /// one stays as it is: its data is on its way to the disk by itself, which a sync would have to wait for.
+    pub(crate) fn sync_with_others(&mut self) {
+        let direct = |segment: Segment| segment.mode == Mode::Direct;
+        self.is_synced_with_others = !self.segments().any(direct);
     }
 
     /// Why, where `segment` failed so, its bytes go through the page cache instead ([`Self::instead`]).

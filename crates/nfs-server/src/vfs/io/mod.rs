@@ -31,7 +31,7 @@ use nfs_io::{Buf, Mode, Share};
 
 pub(crate) use crate::exports::policy::Stability;
 pub(crate) use auto::{FileAuto, Surroundings};
-pub(crate) use commit::Rounds;
+pub(crate) use commit::{Rounds, StableWrites};
 pub(crate) use in_order::{InOrder, OrderCounters};
 pub(crate) use refusals::Refusals;
 pub(crate) use reserve::{Reserve, ReserveCounters};

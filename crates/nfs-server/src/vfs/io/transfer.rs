@@ -24,6 +24,8 @@ const PAGE_BYTES: usize = 4096;
 pub(super) struct Transfer<'c> {
     object: &'c Object,
     io: Io,
+    /// The file's length before the call, in bytes.
+    pub(super) size: u64,
     pub(super) decision: Decision,
     /// Why bytes do not go the way that was chosen, as last met.
     fallback: Option<Reason>,
@@ -55,6 +57,7 @@ impl<'c> Transfer<'c> {
         Some(Self {
             object,
             io: call.io,
+            size: stat.size,
             fallback: decision.fallback,
             decision,
             tally,

@@ -1,19 +1,24 @@
 //! WRITE: from a buffer into a file, segment by segment as the decision says.
 
-use std::os::fd::OwnedFd;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Instant;
 
-use nfs_io::engine::Engine;
-use nfs_io::fs::Stat;
+use nfs_io::engine::{Engine, EngineKind};
+use nfs_io::fs::{self, Stat};
 use nfs_io::op::Op;
 use nfs_io::plan::Segment;
-use nfs_io::{Buf, Errno, Keep, Mode, WriteSync};
+use nfs_io::{Buf, Errno, Keep, Mode, WriteSync, WriteWaits};
+use rustix::param::page_size;
 
 use super::super::gate::{Group, Pass};
+use super::super::seen::Look;
 use super::super::staging::Staged;
 use super::super::wcc::Change;
-use super::super::{Access, Error, Object, Result, WithWcc};
-use super::decide::{Failure, IoCall, len_of, transfer_error};
+use super::super::{Access, Attributes, Error, Object, Result, Wcc, WithWcc};
+use super::commit::StableWrite;
+use super::decide::{Decision, Failure, IoCall, len_of, transfer_error};
 use super::transfer::Transfer;
 use super::{Payload, Stability, WriteDone, must_be_regular};
 use crate::exports::policy::Io;
@@ -25,9 +30,32 @@ use crate::vfs::{Target, Vfs};
 /// The range of a WRITE passes 2^63 - 1, the end of any file.
 const FILE_TOO_LARGE: Error = Error::Errno(Errno::FBIG);
 
+/// A file as it was before a WRITE, with its times only where they are needed: to ask for them makes stable
+/// WRITEs dearer ([`nfs_io::fs::statx_untimed`]).
+enum Before {
+    Timed(Stat),
+    Untimed(Stat),
+}
+
+impl Before {
+    const fn stat(&self) -> &Stat {
+        match self {
+            Self::Timed(stat) | Self::Untimed(stat) => stat,
+        }
+    }
+
+    const fn timed(&self) -> Option<Stat> {
+        match self {
+            Self::Timed(stat) => Some(*stat),
+            Self::Untimed(_) => None,
+        }
+    }
+}
+
 impl Vfs {
     /// Writes a payload to a regular file, beginning at `offset` bytes, and makes it at least as stable as
-    /// was asked for.
+    /// was asked for. Of stable WRITEs of one client that overlap, the last to end has attributes for its
+    /// reply: [`WccChain`](super::super::wcc::WccChain).
     pub(crate) async fn write(
         self: &Arc<Self>,
         engine: &Engine,
@@ -37,15 +65,35 @@ impl Vfs {
         asked: Stability,
     ) -> WithWcc<WriteDone> {
         // Begun before the attributes are taken: a change that comes between would go unseen.
-        let change = target.object.begin_change(target.actor.author);
+        let tells = Self::tells(target, asked);
+        let author = target.actor.author;
+        let mut change = if tells {
+            target.object.begin_told_change(author)
+        } else {
+            target.object.begin_change(author)
+        };
         let written = self.write_payload(engine, target, &change, offset, payload, asked);
-        match written.await {
+        let (result, before) = written.await;
+        // Asked before the attributes are: whoever is silent relies on a look that comes after its change.
+        let may_be_silent = change.may_be_silent() || !tells;
+        match (result, before) {
+            (Ok(done), _) if done.committed != Stability::Unstable && may_be_silent => {
+                (Ok(done), Wcc::default())
+            }
             (result, Some(before)) => {
-                let after = self.attributes(target).await.ok();
+                let before = before.timed();
+                let after = self.attributes_after(target).await.ok();
                 (result, change.wcc(before, after))
             }
             (result, None) => (result, self.wcc_unchanged(target).await),
         }
+    }
+
+    /// Is the reply to a WRITE to tell attributes, as far as its export is concerned?
+    fn tells(target: &Target, asked: Stability) -> bool {
+        let export = &target.tree.export;
+        let stable = export.io.now().stable.raise(asked);
+        export.stable_write_attributes || stable == Stability::Unstable
     }
 
     /// [`Vfs::write`] for a reply without attributes, which are not asked for then.
@@ -71,19 +119,21 @@ impl Vfs {
         offset: u64,
         payload: Payload,
         asked: Stability,
-    ) -> (Result<WriteDone>, Option<Stat>) {
+    ) -> (Result<WriteDone>, Option<Before>) {
         let object = &target.object;
-        let ready = self
-            .ready_to_write(target, offset, payload.data.len())
-            .await;
-        let (before, fd) = match ready {
+        let ready = self.ready_to_write(target, change, offset, payload.data.len());
+        let ready = ready.await;
+        let (found, fd) = match ready {
             Ok(ready) => ready,
             Err(error) => {
                 self.unreachable(target, error);
                 return (Err(error), None);
             }
         };
-        change.found(&before);
+        if let Some(before) = found.timed() {
+            change.found(&before);
+        }
+        let before = found.stat();
         let wanted = payload.data.len();
         let about = target.about();
         self.trace
@@ -105,12 +155,12 @@ impl Vfs {
             stable: asked,
             memory: payload.data.address(),
         };
-        let Some(mut transfer) = Transfer::new(self, target, &call, &before) else {
+        let Some(mut transfer) = Transfer::new(self, target, &call, before) else {
             return (Err(FILE_TOO_LARGE), None);
         };
         transfer.tally.copied(payload.copied);
-        self.await_turn(target, &before, &transfer.decision).await;
-        self.reserve_ahead(target, &fd, &before, &transfer.decision)
+        self.await_turn(target, before, &transfer.decision).await;
+        self.reserve_ahead(target, &fd, before, &transfer.decision)
             .await;
         let committed = transfer.decision.stability;
         let verifier = self.verifier.bytes();
@@ -137,7 +187,7 @@ impl Vfs {
             self.close_if_written(target).await;
         }
         transfer.count(target, result.as_ref().map_or(0, |done| done.count));
-        (result, Some(before))
+        (result, Some(found))
     }
 
     /// Stages what of the data is to be staged and writes the rest: see [`Vfs::write_range`].
@@ -172,13 +222,21 @@ impl Vfs {
         mut data: Buf,
     ) -> Result<usize> {
         let object = &target.object;
+        let begun = self.begin_stable(engine, target, &mut transfer.decision);
         let sync = transfer.decision.sync_of_each();
+        // A ring hands writes that wait to its workers, one at a time for each file: stable ones that overlap could not
+        // share a flush of the journal. Threads let them.
+        let is_alone = begun.as_ref().is_some_and(|begun| begun.others == 0);
+        let writer = match sync {
+            WriteSync::Dsync | WriteSync::Sync if !is_alone => self.thread_engine(),
+            WriteSync::None | WriteSync::Dsync | WriteSync::Sync => self.engine_for(engine, target),
+        };
         let mut done = 0;
         for segment in transfer.decision.segments() {
             let asked = len_of(&segment);
             let result;
             (result, data) = self
-                .write_segment(engine, target, file, transfer, segment, data)
+                .write_segment(&writer, target, file, transfer, segment, data)
                 .await?;
             match result.map_err(transfer_error) {
                 Ok(written) => done += written,
@@ -194,11 +252,11 @@ impl Vfs {
             }
         }
         let stability = transfer.decision.stability;
-        let sync_now = done > 0 && transfer.decision.is_synced_once();
-        if sync_now || done > 0 && stability == Stability::Unstable {
-            object.io.note_unstable(target.actor.author);
+        if done > 0 && stability == Stability::Unstable {
+            object.io.note_unstable(target.actor.author, done as u64);
         }
-        if sync_now {
+        if done > 0 && transfer.decision.is_synced_once() {
+            object.io.note_to_be_synced(target.actor.author);
             let whole = stability == Stability::FileSync;
             self.sync_file(engine, target, Arc::clone(file), whole)
                 .await?;
@@ -231,11 +289,18 @@ impl Vfs {
                 }
             };
             transfer.trace(&self.trace, target, &segment);
-            let engine = self.engine_for_write(engine, target, sync);
             let group = Group::of(segment.mode);
             let waiting = step(StepKind::Gate);
-            let pass = Pass::of(target.object.gate(&self.gates), group).await;
+            let mut pass = Pass::of(target.object.gate(&self.gates), group).await;
             waiting.end();
+            let may_wait = may_wait(
+                engine,
+                target,
+                &file,
+                &segment,
+                (sync, transfer.size),
+                &mut pass,
+            );
             let op = Op::Write {
                 file,
                 offset: segment.file.start,
@@ -243,6 +308,7 @@ impl Vfs {
                 range: transfer.decision.part(&segment),
                 sync,
                 mode: segment.mode,
+                may_wait,
                 keep: Keep::new((pass, transfer.staged.as_ref().and_then(Staged::kept))),
             };
             let moving = step(StepKind::Segment);
@@ -264,13 +330,29 @@ impl Vfs {
         }
     }
 
-    /// A ring hands writes that wait to its workers, one at a time for each file: stable writes
-    /// of one file could not share a flush of the journal. Threads let them.
-    fn engine_for_write(&self, engine: &Engine, target: &Target, sync: WriteSync) -> Engine {
-        match sync {
-            WriteSync::None => self.engine_for(engine, target),
-            WriteSync::Dsync | WriteSync::Sync => self.thread_engine(),
+    /// A stable WRITE begins. Beside many others of its file it is written to the page cache first, and synced with
+    /// them then ([`Vfs::sync_file`]): one sync does for all that came during the last one, and no thread waits for
+    /// each. Beside few, that would cost each of them the wait for a sync of others. Of a file that has much data which
+    /// nobody waits for, a sync would have to wait for that too.
+    fn begin_stable<'f>(
+        &self,
+        engine: &Engine,
+        target: &'f Target,
+        decision: &mut Decision,
+    ) -> Option<StableWrite<'f>> {
+        if decision.stability == Stability::Unstable {
+            return None;
         }
+        let io = &target.object.io;
+        let begun = io.stable_writes.begin();
+        let by_ring = self.engine_for(engine, target).kind() == EngineKind::Uring;
+        if by_ring
+            && begun.others >= limits::SYNCED_WITH_OTHERS_WRITES_MIN
+            && io.uncommitted_bytes() <= limits::SYNCED_WITH_OTHERS_BYTES_MAX
+        {
+            decision.sync_with_others();
+        }
+        Some(begun)
     }
 
     fn write_failed(&self, object: &Object, error: Error, sync: WriteSync) {
@@ -287,9 +369,10 @@ impl Vfs {
     async fn ready_to_write(
         self: &Arc<Self>,
         target: &Target,
+        change: &Change,
         offset: u64,
         len: usize,
-    ) -> Result<(Stat, Arc<OwnedFd>)> {
+    ) -> Result<(Before, Arc<OwnedFd>)> {
         must_be_regular(&target.object)?;
         target.must_be_writable()?;
         let end = offset
@@ -298,11 +381,108 @@ impl Vfs {
         if end.is_none() {
             return Err(FILE_TOO_LARGE);
         }
-        let before = self.attributes(target).await?.stat;
-        self.check_io(target, Access::WRITE, before).await?;
-        Object::check_sealed(&before)?;
+        let before = self.before_write(target, change).await?;
+        self.check_io(target, Access::WRITE, *before.stat()).await?;
+        Object::check_sealed(before.stat())?;
         // Opened for a direct write too: it knows of errors from now on, and COMMIT asks it.
         let fd = self.write_fd(target).await?;
         Ok((before, fd))
     }
+
+    async fn before_write(&self, target: &Target, change: &Change) -> Result<Before> {
+        if !change.needs_before() {
+            let stat = self.attributes_since_it_came(target).await?;
+            let (object, actor) = (&target.object, &target.actor);
+            if object.may_unasked(actor, Access::WRITE, stat.uid) {
+                return Ok(Before::Untimed(stat));
+            }
+            // The kernel's answers are remembered by the ctime.
+        }
+        Ok(Before::Timed(self.attributes(target).await?.stat))
+    }
+
+    /// The attributes of a file, perhaps without its times, from no sooner than the call came.
+    async fn attributes_since_it_came(&self, target: &Target) -> Result<Stat> {
+        let gate = target.object.gate(&self.gates);
+        let (came, changes) = (target.actor.call.started, gate.ended());
+        if let Some(stat) = gate.seen.since(came, changes, false)
+            && self.may_share_looks()
+        {
+            return Ok(stat);
+        }
+        let at = Instant::now();
+        let stat = self.untimed_attributes(target).await?;
+        gate.seen.note(Look {
+            stat,
+            is_timed: false,
+            at,
+            changes,
+        });
+        Ok(stat)
+    }
+
+    /// The attributes of a file from after a WRITE, which is done.
+    async fn attributes_after(&self, target: &Target) -> Result<Attributes> {
+        let gate = target.object.gate(&self.gates);
+        let (came, fsid) = (target.actor.call.started, target.object.mount.fsid);
+        // A look that has all changes in it which had begun has this one in it.
+        if let Some(stat) = gate.seen.since(came, gate.changes(), true)
+            && self.may_share_looks()
+        {
+            return Ok(Attributes { stat, fsid });
+        }
+        let (changes, at) = (gate.ended(), Instant::now());
+        let after = self.attributes(target).await?;
+        gate.seen.note(Look {
+            stat: after.stat,
+            is_timed: true,
+            at,
+            changes,
+        });
+        Ok(after)
+    }
+
+    /// What is held in memory of files changes their length while no change of theirs is seen to be going on.
+    fn may_share_looks(&self) -> bool {
+        !self.stages.has_files()
+    }
+}
+
+/// Whether a worker of the ring is to make a write: see [`Rewrites`](super::super::rewrites). Workers make all that are
+/// to be stable or to leave the page cache at once.
+fn may_wait(
+    engine: &Engine,
+    target: &Target,
+    file: &OwnedFd,
+    segment: &Segment,
+    (sync, size): (WriteSync, u64),
+    pass: &mut Pass,
+) -> bool {
+    let mount = &target.object.mount;
+    if segment.mode == Mode::Direct || mount.write_waits == WriteWaits::Never {
+        return false;
+    }
+    let asks = segment.mode == Mode::Buffered
+        && sync == WriteSync::None
+        && engine.kind() == EngineKind::Uring;
+    let is_clean = || !asks || is_clean(file, &segment.file);
+    let page_bytes = mount.block_bytes.max(page_size() as u64);
+    let may_wait = pass.rewrites().may_wait(
+        mount.write_waits,
+        &segment.file,
+        (size, page_bytes),
+        is_clean,
+    );
+    if may_wait {
+        pass.goes_by_worker();
+    }
+    may_wait
+}
+
+/// Whether no page of the range is dirty or being written back; `false` where the kernel does not say.
+fn is_clean(file: &OwnedFd, range: &Range<u64>) -> bool {
+    // To the kernel, no bytes are all bytes.
+    let len = range.end.saturating_sub(range.start).max(1);
+    let cached = fs::cachestat(file.as_fd(), range.start, len);
+    cached.is_ok_and(|cached| cached.dirty == 0 && cached.writeback == 0)
 }

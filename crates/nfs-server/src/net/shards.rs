@@ -1,0 +1,104 @@
+//! Which shard a new connection goes to.
+//!
+//! The one that has the fewest, so that none is left with all that stay: a mount of NFSv3 opens a connection for MOUNT
+//! and another for its files, of which only the second lives on, and in turn all of those would come to the same shards.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::clients::Entered;
+use super::shard::Accepted;
+
+/// The shards, as those see them who accept connections.
+pub(crate) struct Shards(Places<UnboundedSender<Accepted>>);
+
+/// Where connections can be, and how many are.
+struct Places<T> {
+    all: Vec<Place<T>>,
+    /// Where the next one goes, of places that have equally many.
+    turn: AtomicUsize,
+}
+
+struct Place<T> {
+    is: T,
+    taken: Arc<AtomicUsize>,
+}
+
+/// One connection of a shard's, until this is dropped.
+pub(crate) struct Taken(Arc<AtomicUsize>);
+
+impl Shards {
+    pub(crate) fn new(shards: impl IntoIterator<Item = UnboundedSender<Accepted>>) -> Self {
+        Self(Places::new(shards))
+    }
+
+    /// Hands a connection to a shard; whether there is one that takes it.
+    pub(crate) fn give(&self, stream: std::net::TcpStream, entered: Entered) -> bool {
+        self.0.take().is_some_and(|(shard, taken)| {
+            let accepted = Accepted {
+                stream,
+                entered,
+                taken,
+            };
+            shard.send(accepted).is_ok()
+        })
+    }
+}
+
+impl<T> Places<T> {
+    fn new(all: impl IntoIterator<Item = T>) -> Self {
+        let place = |is| Place {
+            is,
+            taken: Arc::default(),
+        };
+        Self {
+            all: all.into_iter().map(place).collect(),
+            turn: AtomicUsize::new(0),
+        }
+    }
+
+    /// Takes a place where the fewest are taken. Two who do so at once may see the same.
+    fn take(&self) -> Option<(&T, Taken)> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let (before, first) = self.all.split_at(turn.checked_rem(self.all.len())?);
+        let emptiest = first
+            .iter()
+            .chain(before)
+            .min_by_key(|place| place.taken.load(Ordering::Relaxed))?;
+        emptiest.taken.fetch_add(1, Ordering::Relaxed);
+        Some((&emptiest.is, Taken(Arc::clone(&emptiest.taken))))
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_that_stay_are_on_all_shards_whatever_ends_between() {
+        let places = Places::new(["first", "second", "third"]);
+        let mut stay = Vec::new();
+        for round in 1..4 {
+            for _shard in 0..3 {
+                stay.push(places.take().unwrap());
+                // Those for MOUNT: with three shards each that stays would have its turn on the same.
+                drop((places.take(), places.take()));
+            }
+            for name in ["first", "second", "third"] {
+                let here = stay.iter().filter(|(place, _)| **place == name);
+                assert_eq!(here.count(), round, "{name}");
+            }
+        }
+        stay.retain(|(place, _)| **place != "second");
+        assert_eq!(*places.take().unwrap().0, "second");
+        assert!(Places::<()>::new([]).take().is_none());
+    }
+}
