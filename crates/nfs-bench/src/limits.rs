@@ -27,3 +27,5 @@ pub const STORM_SECONDS_MAX: u64 = 24 * 3600;
 /// Reasons for failed calls of a storm's polite client that are told apart; calls that fail for others are counted
 /// together.
 pub const FAILURE_REASONS_MAX: usize = 32;
+/// Idle connections that the list of bars asks for.
+pub const IDLE_CONNECTIONS_MAX: u64 = 10_000;

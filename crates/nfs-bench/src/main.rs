@@ -18,16 +18,20 @@ use nfs_bench::auto::run as auto;
 use nfs_bench::baseline::load::{self, Amount, Load};
 use nfs_bench::baseline::run::{self as baseline, Kind, Options};
 use nfs_bench::baseline::workload::Workload;
+use nfs_bench::claims;
 use nfs_bench::client;
 use nfs_bench::client::mover::{self, Move};
 use nfs_bench::ior_hard;
+use nfs_bench::kernel_client;
 use nfs_bench::limits;
 use nfs_bench::mirror;
 use nfs_bench::modes::run as modes;
 use nfs_bench::modes::{page, supervise};
 use nfs_bench::out_of_order::run as out_of_order;
+use nfs_bench::speed;
 use nfs_bench::stage;
 use nfs_client::NfsUrl;
+use nfs_io::BusyPoll;
 use nfs_load::respond;
 
 use self::command_line::{
@@ -85,28 +89,6 @@ enum What {
         #[arg(long)]
         json: bool,
     },
-    /// Attack a server until ended (what `attacks` attacks with)
-    #[command(hide = true)]
-    Attack {
-        /// Its name, as in the report
-        #[arg(long)]
-        attack: Attack,
-        /// Where the NFS program listens
-        #[arg(long)]
-        nfs: SocketAddr,
-        /// Where the MOUNT program listens
-        #[arg(long)]
-        mount: SocketAddr,
-        /// The path to mount
-        #[arg(long)]
-        export: String,
-        /// The address of this machine to attack from
-        #[arg(long)]
-        from: Ipv4Addr,
-        /// How many silent or half-open connections there may be
-        #[arg(long)]
-        connections: usize,
-    },
     /// Ten thousand hostile connections of every kind at once beside a polite client, over time
     Storm {
         /// How long the storm is
@@ -130,8 +112,47 @@ enum What {
     OutOfOrder(OutOfOrderArgs),
     /// The mode that the server chooses for itself beside each fixed one, at a dozen workloads, with little memory
     Auto(AutoArgs),
+    /// What the sources claim, each by a workload of `penstock bench`: writes reports, pictures and a page
+    Claims {
+        /// Write into this directory
+        #[arg(long, default_value = "docs/results/claims")]
+        out: PathBuf,
+        /// Make the files of the measurements in this directory
+        #[arg(long, default_value = "/var/tmp")]
+        directory: PathBuf,
+        /// Only this workload (may be given more than once)
+        #[arg(long)]
+        only: Vec<String>,
+    },
+    /// The speed that the project asks of itself: every bar of its list, and a page that says which are met
+    Speed {
+        /// Write into this directory; docs/results/speed if all runs are made
+        #[arg(long)]
+        out: Option<PathBuf>,
+        /// Make the files of what is measured on the disk in this directory
+        #[arg(long, default_value = "/var/tmp")]
+        directory: PathBuf,
+        /// Measurements of each figure, of which the median is shown
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
+        /// Only this run (may be given more than once), and the lines that are made of it
+        #[arg(long)]
+        only: Vec<String>,
+    },
     /// The client: ours, libnfs's utilities, on our server, Ganesha and a responder without I/O
     Client(ClientArgs),
+    /// Server and Linux client together: workloads of `penstock bench` in User Mode Linux, beside our own client
+    KernelClient {
+        /// Only this workload (may be given more than once)
+        #[arg(long = "workload", value_name = "NAME")]
+        workloads: Vec<String>,
+        /// Measurements of each figure, in turn, after one that is thrown away
+        #[arg(long, default_value_t = 3)]
+        repetitions: usize,
+        /// Write everything, all repetitions included, to this file
+        #[arg(long)]
+        json: Option<PathBuf>,
+    },
     /// Mirroring to a server: `penstock sync`, and rsync and rclone on a mount of ours
     Sync {
         /// How many small files
@@ -146,6 +167,36 @@ enum What {
         /// Write everything, all rounds included, to this file
         #[arg(long)]
         json: Option<PathBuf>,
+    },
+    /// A program that a comparison starts as a process of its own
+    #[command(flatten)]
+    Part(Part),
+}
+
+/// Programs that the comparisons start, each as a process of its own.
+#[derive(Subcommand)]
+enum Part {
+    /// Attack a server until ended (what `attacks` attacks with)
+    #[command(hide = true)]
+    Attack {
+        /// Its name, as in the report
+        #[arg(long)]
+        attack: Attack,
+        /// Where the NFS program listens
+        #[arg(long)]
+        nfs: SocketAddr,
+        /// Where the MOUNT program listens
+        #[arg(long)]
+        mount: SocketAddr,
+        /// The path to mount
+        #[arg(long)]
+        export: String,
+        /// The address of this machine to attack from
+        #[arg(long)]
+        from: Ipv4Addr,
+        /// How many silent or half-open connections there may be
+        #[arg(long)]
+        connections: usize,
     },
     /// Read or write one file with the client library (what `client` measures it with)
     #[command(hide = true)]
@@ -210,6 +261,9 @@ enum What {
         /// The address of this machine to call from
         #[arg(long)]
         from: Option<Ipv4Addr>,
+        /// How long to look for a reply before sleeping, as 50us
+        #[arg(long, default_value_t)]
+        busy_poll: BusyPoll,
     },
 }
 
@@ -241,6 +295,7 @@ fn run(command: What) -> Result<ExitCode> {
                 quick,
                 servers,
                 filter,
+                workloads: Vec::new(),
             };
             run_baseline(&options, json)
         }
@@ -258,24 +313,6 @@ fn run(command: What) -> Result<ExitCode> {
                 filter,
             };
             run_attacks(&options, json)
-        }
-        What::Attack {
-            attack,
-            nfs,
-            mount,
-            export,
-            from,
-            connections,
-        } => {
-            attacker::run(&Job {
-                attack,
-                nfs,
-                mount,
-                export,
-                from,
-                connections,
-            })?;
-            Ok(ExitCode::SUCCESS)
         }
         What::Storm {
             seconds,
@@ -295,6 +332,38 @@ fn run(command: What) -> Result<ExitCode> {
         What::OutOfOrder(arguments) => run_out_of_order(&arguments),
         What::Auto(arguments) => run_auto(&arguments),
         What::Client(arguments) => run_client(&arguments),
+        What::Claims {
+            out,
+            directory,
+            only,
+        } => {
+            claims::run(&claims::Options {
+                out,
+                directory,
+                only,
+            })?;
+            Ok(ExitCode::SUCCESS)
+        }
+        What::KernelClient {
+            workloads,
+            repetitions,
+            json,
+        } => {
+            let options = kernel_client::Options {
+                workloads,
+                repetitions: rounds(repetitions)?,
+            };
+            run_kernel_client(&options, json.as_deref())
+        }
+        What::Speed {
+            out,
+            directory,
+            rounds: count,
+            only,
+        } => {
+            let options = speed::Options::new(out, only, rounds(count)?)?;
+            run_speed(&options, &directory)
+        }
         What::Sync {
             files,
             gib,
@@ -311,7 +380,31 @@ fn run(command: What) -> Result<ExitCode> {
             };
             run_sync(&options, json.as_deref())
         }
-        What::Move {
+        What::Part(part) => run_part(part).map(|()| ExitCode::SUCCESS),
+    }
+}
+
+/// Does what a comparison has started this process for.
+fn run_part(part: Part) -> Result<()> {
+    match part {
+        Part::Attack {
+            attack,
+            nfs,
+            mount,
+            export,
+            from,
+            connections,
+        } => {
+            attacker::run(&Job {
+                attack,
+                nfs,
+                mount,
+                export,
+                from,
+                connections,
+            })?;
+        }
+        Part::Move {
             url,
             write_bytes,
             window,
@@ -324,9 +417,8 @@ fn run(command: What) -> Result<ExitCode> {
                 transfer,
             };
             println!("{} bytes", mover::run(&job)?);
-            Ok(ExitCode::SUCCESS)
         }
-        What::Respond {
+        Part::Respond {
             port,
             file_bytes,
             delay_us,
@@ -336,11 +428,11 @@ fn run(command: What) -> Result<ExitCode> {
                 file_bytes,
                 delay: Duration::from_micros(delay_us),
                 copied,
+                busy_poll: Default::default(),
             };
             respond::serve(port, answers)?;
-            Ok(ExitCode::SUCCESS)
         }
-        What::Load {
+        Part::Load {
             workload,
             depth,
             nfs,
@@ -351,6 +443,7 @@ fn run(command: What) -> Result<ExitCode> {
             handles,
             cpu,
             from,
+            busy_poll,
         } => {
             let amount = calls.map_or(Amount::For(Duration::from_secs_f64(seconds)), Amount::Calls);
             let load = Load {
@@ -363,11 +456,12 @@ fn run(command: What) -> Result<ExitCode> {
                 handles,
                 cpu,
                 from,
+                busy_poll,
             };
             println!("{}", serde_json::to_string(&load::run(&load)?)?);
-            Ok(ExitCode::SUCCESS)
         }
     }
+    Ok(())
 }
 
 fn run_baseline(options: &Options, json: bool) -> Result<ExitCode> {
@@ -434,6 +528,29 @@ fn run_client(arguments: &ClientArgs) -> Result<ExitCode> {
     let report = client::run::run(&options)?;
     arguments.results.write(&report, client::page::write)?;
     print!("{}", report.summary().text());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_kernel_client(options: &kernel_client::Options, json: Option<&Path>) -> Result<ExitCode> {
+    if !stage::is_inside() {
+        if !stage::is_root() {
+            bail!("this needs root: it makes namespaces and a file system of its own");
+        }
+        return Ok(code(stage::enter()?));
+    }
+    let report = kernel_client::run(options)?;
+    if let Some(path) = json {
+        std::fs::write(path, serde_json::to_vec_pretty(&report)?)?;
+    }
+    print!("{}", report.summary()?.text());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_speed(options: &speed::Options, directory: &Path) -> Result<ExitCode> {
+    if let Some(ended) = supervised(directory, Some(speed::FAST_BYTES))? {
+        return Ok(ended);
+    }
+    speed::run(options)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -7,15 +7,14 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use nfs_lab::Running;
 use serde::Serialize;
 
 use crate::client::watch::{Spent, watch};
 use crate::content::{Content, Data};
 use crate::counters;
+use crate::mounted::Mounted;
 use crate::servers::{Penstock, Program, Server, Start, binary, on_core};
 use crate::stage::{Stage, output};
 use crate::summary::Summary;
@@ -29,10 +28,6 @@ const SMALL_BYTES: usize = 4096;
 const FILES_OF_A_DIRECTORY: usize = 1000;
 /// Bytes of the large file that are composed at a time.
 const PIECE_BYTES: usize = 1 << 20;
-/// How long the mount may take.
-const MOUNT_DEADLINE: Duration = Duration::from_secs(10);
-/// The pause between two looks whether it is there.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 /// The port of the server.
 const PORT: u16 = 20_521;
 
@@ -182,11 +177,10 @@ pub fn run(options: &Options) -> Result<Report> {
 struct Place {
     sources: PathBuf,
     served: PathBuf,
-    mounted: PathBuf,
     log: PathBuf,
     client_core: usize,
     // The mount goes before its server.
-    mount: Running,
+    mounted: Mounted,
     server: Server,
 }
 
@@ -199,15 +193,8 @@ impl Place {
         let server = Start {
             name: "penstock",
             program: Program::Penstock(Penstock {
-                engine: None,
-                mode: None,
-                read_ahead: None,
-                reserve: None,
-                staging: false,
-                order: false,
                 pseudo: "/export",
-                guests: None,
-                neighbours: None,
+                ..Penstock::default()
             }),
             directory: &served,
             work: &stage.root.join("server"),
@@ -217,31 +204,14 @@ impl Place {
         };
         let server = server.start()?;
         let mounted = stage.root.join("mounted");
-        fs::create_dir(&mounted)?;
+        let mounted = Mounted::start(on_core(client_core), &url(""), &mounted)?;
         let log = stage.root.join("log");
-        let mut command = on_core(client_core);
-        command
-            .arg(binary()?)
-            .arg("mount")
-            .arg(url(""))
-            .arg(&mounted);
-        command
-            .stdout(Stdio::null())
-            .stderr(File::create(stage.root.join("mount.log"))?);
-        let mount = Running::start(&mut command)?;
-        let deadline = Instant::now() + MOUNT_DEADLINE;
-        while output("mountpoint", &["-q", &mounted.display().to_string()]).is_err() {
-            ensure!(Instant::now() < deadline, "penstock mount is not there");
-            // SLEEP: between two looks at the mount.
-            std::thread::sleep(BETWEEN_LOOKS);
-        }
         Ok(Self {
             sources,
             served,
             mounted,
             log,
             client_core,
-            mount,
             server,
         })
     }
@@ -265,7 +235,7 @@ impl Place {
 
     fn once(&self, source: &Path, tool: Tool) -> Result<Figures> {
         let mut command = on_core(self.client_core);
-        let to = self.mounted.join("to");
+        let to = self.mounted.directory.join("to");
         match tool {
             Tool::Penstock => command
                 .arg(binary()?)
@@ -285,21 +255,14 @@ impl Place {
             .stdout(Stdio::null())
             .stderr(File::create(&self.log)?);
         let seconds = |pid| counters::cpu_seconds(pid);
-        let before = (seconds(self.mount.id())?, seconds(self.server.pid)?);
+        let before = (seconds(self.mounted.id())?, seconds(self.server.pid)?);
         let client = watch(&mut command)
             .with_context(|| fs::read_to_string(&self.log).unwrap_or_default())?;
         Ok(Figures {
             client,
-            mount_seconds: seconds(self.mount.id())? - before.0,
+            mount_seconds: seconds(self.mounted.id())? - before.0,
             server_seconds: seconds(self.server.pid)? - before.1,
         })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        // Without it the mount would wait for its server; with the namespace it goes in any case.
-        self.mount.signal(rustix::process::Signal::TERM);
     }
 }
 

@@ -10,10 +10,10 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use nfs_lab::ganesha::{self, Ports};
 use nfs_lab::{Engine, Running, needs};
 
 use crate::limits;
+use nfs_load::ganesha::{Clients, Ports, Protocols, Served};
 use nfs_load::respond;
 
 /// The pause between two looks whether a server accepts connections; its end is seen at once.
@@ -37,7 +37,7 @@ pub enum Program<'a> {
 }
 
 /// How the server of this project is configured; everything that is not here is at its default.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Penstock<'a> {
     /// The I/O engine to use; `None` leaves the choice to the server.
     pub engine: Option<Engine>,
@@ -58,6 +58,8 @@ pub struct Penstock<'a> {
     /// A network of loopback that the export admits, beside this machine's usual address and the guests. Each
     /// address of loopback is a host of its own then.
     pub neighbours: Option<&'a str>,
+    /// How long its shards look for more calls before they sleep; not at all if not given.
+    pub busy_poll: Option<&'a str>,
 }
 
 /// How the responder answers; these are the options of its command line.
@@ -201,12 +203,16 @@ impl Start<'_> {
                 let words = [binary()?.into(), "serve".into(), "--config".into()];
                 Ok([&words[..], &[config.into()]].concat())
             }
-            Program::Ganesha => ganesha::command_line(
-                self.work,
-                self.directory,
-                ports,
-                ganesha::Protocols::V3AndV41,
-            ),
+            Program::Ganesha => {
+                let served = Served {
+                    dir: self.work,
+                    export: self.directory,
+                    ports,
+                    protocols: Protocols::V3AndV41,
+                    clients: Clients::Everybody,
+                };
+                Ok(served.command_line()?)
+            }
             Program::Unfs3(unfsd) => {
                 let exports = self.work.join("exports");
                 let directory = self.directory.display();
@@ -251,9 +257,12 @@ impl Start<'_> {
             Some(network) => ("trust_loopback = true\n", format!(", \"{network}\"")),
             None => ("", String::new()),
         };
-        let engine = ours.engine.map_or(String::new(), |engine| {
+        let mut engine = ours.engine.map_or(String::new(), |engine| {
             format!("engine = \"{}\"\n", engine.name())
         });
+        if let Some(time) = ours.busy_poll {
+            let _ = writeln!(engine, "busy_poll = \"{time}\"");
+        }
         let mut modes = ours.mode.map_or(String::new(), |mode| {
             format!("read = \"{mode}\"\nwrite = \"{mode}\"\n")
         });

@@ -59,6 +59,11 @@ pub fn inside_command() -> Result<Command> {
     Ok(command)
 }
 
+/// A command of this program that makes namespaces of its own, wherever it is started.
+pub(crate) fn anew(command: &mut Command) -> &mut Command {
+    command.env_remove(INSIDE)
+}
+
 /// The stage, set: `root` is a scratch directory, `exports` lies on the file system that is served.
 #[derive(Debug)]
 pub struct Stage {
@@ -108,12 +113,20 @@ impl Stage {
 /// # Errors
 /// A mount is refused.
 pub fn set_network_and_run() -> Result<PathBuf> {
-    run("ip", &["link", "set", "lo", "up"])?;
+    set_network()?;
     run("mount", &["-t", "tmpfs", "tmpfs", "/run"])?;
     for made in ["/run/rpcbind", "/run/ganesha", "/run/bench"] {
         std::fs::create_dir_all(made).context(made)?;
     }
     Ok(PathBuf::from("/run/bench"))
+}
+
+/// Brings loopback up, which a new network namespace has, but not up.
+///
+/// # Errors
+/// `ip` (iproute2) is missing.
+pub fn set_network() -> Result<()> {
+    run("ip", &["link", "set", "lo", "up"])
 }
 
 fn run(program: &str, arguments: &[&str]) -> Result<()> {

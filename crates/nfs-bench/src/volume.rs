@@ -124,6 +124,24 @@ impl Volume {
     }
 }
 
+/// A new XFS, mounted at `directory`, on a loop device over a file of `bytes` beside it, whose blocks are taken: a flush
+/// is one of the disk, and what is written past the page cache passes that of the disk's file system as well.
+///
+/// # Errors
+/// xfsprogs are missing, the disk is full, or a mount is refused.
+pub fn xfs_in_a_file(directory: &Path, bytes: u64) -> Result<()> {
+    std::fs::create_dir_all(directory)?;
+    let (at, image) = (directory.display(), directory.with_extension("img"));
+    let image = image.display().to_string();
+    output("fallocate", &["--length", &bytes.to_string(), &image])?;
+    output("mkfs.xfs", &["-q", &image])?;
+    let device = output("losetup", &["--find", "--show", "--direct-io=on", &image])?;
+    let mounted = output("mount", &[&device, &at.to_string()]);
+    // Of a mounted device this only says that it is to go with the mount, and the mount goes with the namespace.
+    output("losetup", &["--detach", &device])?;
+    mounted.map(drop)
+}
+
 /// The bytes that were read, by the line of figures that the kernel has of a block device: reads, merged reads and
 /// sectors of 512 bytes come first (Documentation/block/stat.rst).
 fn read_bytes(stat: &str) -> Option<u64> {

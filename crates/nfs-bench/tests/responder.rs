@@ -15,6 +15,7 @@ fn place(copied: bool) -> Place {
         file_bytes: 96 << 20,
         delay: Duration::ZERO,
         copied,
+        busy_poll: Default::default(),
     };
     std::thread::spawn(move || respond::accept(&listener, answers));
     Place {

@@ -137,6 +137,20 @@ fn are_alike(old: &Report, new: &Report) -> Result<(), Incomparable> {
         let text = format!("{:?} and {:?}", old.settings, new.settings);
         return Err(Incomparable::Settings(text));
     }
+    let recording = |report: &Report| {
+        let replay = report.replay.as_ref();
+        replay.map(|replay| {
+            (
+                replay.recorded_ns,
+                replay.calls,
+                replay.speed.map(f64::to_bits),
+            )
+        })
+    };
+    if recording(old) != recording(new) {
+        let text = "not the same recording at the same speed".to_owned();
+        return Err(Incomparable::Settings(text));
+    }
     let differences = old.environment.differences(&new.environment);
     if !differences.is_empty() {
         return Err(Incomparable::Environment(differences.join("; ")));

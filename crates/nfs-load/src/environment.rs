@@ -6,6 +6,8 @@ use std::path::Path;
 use nfs_io::mounts;
 use serde::{Deserialize, Serialize};
 
+use crate::cgroup::MemoryGroup;
+
 /// The machine of a run. What cannot be found out is `None`, or empty.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
@@ -19,6 +21,15 @@ pub struct Environment {
     pub memory_bytes: Option<u64>,
     /// The least that a memory cgroup around this process allows, in bytes.
     pub memory_limit_bytes: Option<u64>,
+    /// What each server that was started for the run may use, in bytes; `None` for all there is.
+    #[serde(default)]
+    pub server_memory_bytes: Option<u64>,
+    /// Names and versions of the servers of others that were started for the run.
+    #[serde(default)]
+    pub peers: Vec<String>,
+    /// Where the targets are mounted that were measured through a mount, in their order.
+    #[serde(default)]
+    pub mounts: Vec<FileSystem>,
     /// Where the files are, if that is on this host.
     pub file_system: Option<FileSystem>,
     /// Share of the cores (0 to 1) that was in use before the run began: other work on the machine.
@@ -36,6 +47,18 @@ pub struct FileSystem {
     pub options: String,
 }
 
+impl FileSystem {
+    /// What is mounted at the directory, or at the nearest one above it.
+    #[must_use]
+    pub fn at(directory: &Path) -> Option<Self> {
+        file_system(directory)
+    }
+
+    fn shown(&self) -> String {
+        format!("{} on {}, {}", self.kind, self.source, self.options)
+    }
+}
+
 impl Environment {
     /// Looks around; `directory` is where files of this host will be.
     #[must_use]
@@ -48,7 +71,10 @@ impl Environment {
             processor: processor(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
             cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             memory_bytes: kib_field(&meminfo, "MemTotal:"),
-            memory_limit_bytes: memory_limit(),
+            memory_limit_bytes: MemoryGroup::of("self").and_then(|group| group.limit_bytes()),
+            server_memory_bytes: None,
+            peers: Vec::new(),
+            mounts: Vec::new(),
             file_system: directory.and_then(file_system),
             busy_before: busy(),
         }
@@ -79,6 +105,17 @@ impl Environment {
             bytes(other.memory_limit_bytes),
         );
         differ("memory limit", &limits.0, &limits.1);
+        let servers = (self.server_memory_bytes, other.server_memory_bytes);
+        let all = |bytes: Option<u64>| bytes.map_or("all there is".to_owned(), |b| b.to_string());
+        differ("memory of a server", &all(servers.0), &all(servers.1));
+        let peers = (self.peers.join(", "), other.peers.join(", "));
+        differ("other servers", &peers.0, &peers.1);
+        let mounts = |of: &Self| of.mounts.iter().map(FileSystem::shown).collect::<Vec<_>>();
+        differ(
+            "mounts",
+            &mounts(self).join("; "),
+            &mounts(other).join("; "),
+        );
         differ(
             "file system",
             &on(&self.file_system),
@@ -102,12 +139,15 @@ impl Environment {
         rows.extend(self.memory_bytes.map(|bytes| row("Memory", mib(bytes))));
         let limit = self.memory_limit_bytes.map_or("none".to_owned(), mib);
         rows.push(row("Memory limit", limit));
-        rows.extend(self.file_system.as_ref().map(|fs| {
-            row(
-                "File system",
-                format!("{} on {}, {}", fs.kind, fs.source, fs.options),
-            )
-        }));
+        let servers = self.server_memory_bytes;
+        rows.extend(servers.map(|bytes| row("Memory of each server", mib(bytes))));
+        if !self.peers.is_empty() {
+            rows.push(row("Other servers", self.peers.join(", ")));
+        }
+        let mounts = self.mounts.iter();
+        rows.extend(mounts.map(|fs| row("Mounted", fs.shown())));
+        let place = self.file_system.iter();
+        rows.extend(place.map(|fs| row("File system", fs.shown())));
         rows.extend(self.busy_before.map(|share| {
             row(
                 "In use before the run",
@@ -138,41 +178,11 @@ fn processor(cpuinfo: &str) -> String {
         .unwrap_or_else(|| std::env::consts::ARCH.to_owned())
 }
 
-fn kib_field(meminfo: &str, name: &str) -> Option<u64> {
+/// A line of the form `MemTotal:   24105 kB`, in bytes.
+pub(crate) fn kib_field(meminfo: &str, name: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
     kib.checked_mul(1024)
-}
-
-/// The least limit of the memory cgroups that this process is in, of either version of the interface.
-fn memory_limit() -> Option<u64> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let limits = groups.lines().filter_map(|line| {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (parts.next()?, parts.next()?);
-        let (root, file) = match controllers {
-            "" => ("/sys/fs/cgroup", "memory.max"),
-            _ if controllers.split(',').any(|one| one == "memory") => {
-                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
-            }
-            _ => return None,
-        };
-        least_limit(Path::new(root), path, file)
-    });
-    limits.min()
-}
-
-fn least_limit(root: &Path, path: &str, file: &str) -> Option<u64> {
-    let group = root.join(path.trim_start_matches('/'));
-    let groups = group
-        .ancestors()
-        .take_while(|group| group.starts_with(root));
-    let limits = groups.filter_map(|group| {
-        let text = fs::read_to_string(group.join(file)).ok()?;
-        text.trim().parse::<u64>().ok()
-    });
-    // Version 1 writes "no limit" as the largest number of whole pages.
-    limits.min().filter(|bytes| *bytes < 1 << 60)
 }
 
 fn file_system(directory: &Path) -> Option<FileSystem> {
@@ -236,10 +246,15 @@ mod tests {
         let mut other = one.clone();
         other.kernel = "Linux 99".to_owned();
         other.memory_limit_bytes = Some(7);
+        other.server_memory_bytes = Some(8);
         other.busy_before = Some(0.5);
         let found = one.differences(&other).join("; ");
         assert!(
             found.contains("Linux 99") && found.contains("memory limit: "),
+            "{found}"
+        );
+        assert!(
+            found.contains("memory of a server: all there is and 8"),
             "{found}"
         );
         assert!(!found.contains("0.5"), "{found}");

@@ -78,6 +78,46 @@ pub enum LoadError {
         /// Its last words, or what is missing.
         why: String,
     },
+    /// No group of processes with little memory could be made.
+    #[error(
+        "no memory cgroup can be made: {path}: {error}; run this as root on a host whose /sys/fs/cgroup may be \
+         written, or start the server in a group that something else makes (systemd-run --scope -p MemoryMax=512M \
+         penstock serve ...) and name it with --server",
+        path = path.display()
+    )]
+    Cgroup {
+        /// The group, or a file of it.
+        path: PathBuf,
+        /// The error that the system call gave.
+        error: io::Error,
+    },
+    /// A server that was started for the run ended in the middle of it.
+    #[error(
+        "the server ended by itself: with --memory the kernel ends one that needs more (`dmesg` says so): give it more"
+    )]
+    Ended,
+    /// An idle connection could not be had.
+    #[error(
+        "connection {number}: {error}; a server bounds how many one host may have: give its process more \
+         descriptors (`ulimit -n`, LimitNOFILE=), or give fewer (--idle, --connections)"
+    )]
+    Idle {
+        /// Which of them, counted from 1.
+        number: usize,
+        /// The error that the system call gave.
+        error: io::Error,
+    },
+    /// A server closed connections that were left alone.
+    #[error(
+        "the server closed {closed} of {of} connections: one host may have no more; give its process more \
+         descriptors (`ulimit -n`, LimitNOFILE=), or give fewer (--idle, --connections)"
+    )]
+    IdleClosed {
+        /// How many it closed.
+        closed: usize,
+        /// How many there were.
+        of: usize,
+    },
     /// A setting is out of its range, or does not fit another one.
     #[error("{0}")]
     Setting(String),

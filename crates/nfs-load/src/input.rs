@@ -8,6 +8,7 @@ use std::io;
 use std::net::TcpStream;
 use std::num::TryFromIntError;
 
+use nfs_io::BusyPoll;
 use nfs_wire::limits::RECORD_FRAGMENTS_MAX;
 use nfs_wire::record::{Fragments, Position, RecordError};
 use rustix::net::{RecvFlags, recv};
@@ -47,6 +48,7 @@ pub struct Input {
     fragments: Fragments,
     /// Buffer that is given where bytes are to be discarded; the kernel never writes to it.
     nowhere: Vec<u8>,
+    busy_poll: BusyPoll,
 }
 
 impl Input {
@@ -60,7 +62,15 @@ impl Input {
             end: 0,
             fragments: Fragments::new(limits::DISCARDED_BYTES_MAX, RECORD_FRAGMENTS_MAX),
             nowhere: vec![0; NOWHERE_BYTES],
+            busy_poll: BusyPoll::OFF,
         }
+    }
+
+    /// Looks for more bytes for so long before it sleeps until they come.
+    #[must_use]
+    pub fn polling(mut self, busy_poll: BusyPoll) -> Self {
+        self.busy_poll = busy_poll;
+        self
     }
 
     /// Whether bytes of the next record have been read already.
@@ -147,7 +157,14 @@ impl Input {
 
     fn fill(&mut self) -> Result<(), InputError> {
         self.start = 0;
-        self.end = receive(&self.stream, &mut self.ahead, RecvFlags::empty())?;
+        let (stream, ahead) = (&self.stream, &mut self.ahead);
+        let polled = self
+            .busy_poll
+            .look(|| match receive(stream, ahead, RecvFlags::DONTWAIT) {
+                Err(InputError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => None,
+                received => Some(received),
+            });
+        self.end = polled.unwrap_or_else(|| receive(stream, ahead, RecvFlags::empty()))?;
         Ok(())
     }
 }
@@ -188,14 +205,16 @@ mod tests {
 
     #[test]
     fn records_in_fragments_are_joined() {
-        for ahead in [1, 5, 16, 4096] {
+        let polls = [BusyPoll::OFF, BusyPoll::of_microseconds(100)];
+        let aheads = [1, 5, 16, 4096].into_iter();
+        for (ahead, poll) in aheads.flat_map(|ahead| polls.map(|poll| (ahead, poll))) {
             let fragments: [(&[u8], bool); 4] = [
                 (b"\0\0\0", false),
                 (b"\x07abcdef", false),
                 (b"", true),
                 (b"\0\0\0\x08tail", true),
             ];
-            let mut input = input(ahead, &fragments);
+            let mut input = input(ahead, &fragments).polling(poll);
             assert_eq!(input.word().unwrap(), 7);
             input.skip(2).unwrap();
             let mut rest = [0; 4];

@@ -5,8 +5,18 @@ pub const RESPONDER_REPLIES_MAX: usize = 1024;
 /// Longest record whose payload may be discarded unread, in bytes: far above any READ or WRITE that is
 /// measured.
 pub const DISCARDED_BYTES_MAX: usize = 64 << 20;
-/// Connections of one load: each is a thread of this process.
-pub const CONNECTIONS_MAX: usize = 64;
+/// Connections of one load.
+pub const CONNECTIONS_MAX: usize = 1024;
+/// Threads of this process that the connections of one load are shared out among: up to so many, each has its own.
+pub const CONNECTION_THREADS_MAX: usize = 16;
+/// Connections that a load keeps idle: a host has ports for no more to one server.
+pub const IDLE_CONNECTIONS_MAX: usize = 25_000;
+/// Longest answer to the NULL call of an idle connection, in bytes: without results it has 24, and a verifier of at most 400.
+pub const NULL_ANSWER_BYTES_MAX: usize = 1024;
+/// How often a directory or a cgroup is made anew that another run took for a leftover before it was locked.
+pub const CLAIMS_MAX: usize = 8;
+/// How often a server is started that finds one of its ports taken.
+pub const STARTS_MAX: u32 = 5;
 /// Calls in flight on one connection of a load.
 pub const DEPTH_MAX: usize = 1024;
 /// Threads of one load on a file system of this host, where each call in flight is one.
@@ -29,7 +39,23 @@ pub const SECONDS_MAX: f64 = 24.0 * 3600.0;
 pub const RATE_MAX: f64 = 10_000_000.0;
 /// Longest latency that is told apart from longer ones, in nanoseconds: a day.
 pub const LATENCY_NANOSECONDS_MAX: u64 = 24 * 3600 * 1_000_000_000;
+/// Moments of one time series; where a measurement goes on, two of them become one.
+pub const SERIES_MOMENTS_MAX: usize = 240;
 /// Servers and file systems that one run compares.
 pub const TARGETS_MAX: usize = 16;
 /// Bytes of a report that is read: far more than any run writes.
 pub const REPORT_BYTES_MAX: u64 = 256 << 20;
+/// The least memory that a server is started in, in bytes: in less its own buffers are all there is room for.
+pub const SERVER_MEMORY_BYTES_MIN: u64 = 64 << 20;
+/// Bytes of one record of a recording, without the byte that has its length.
+pub const RECORDING_ENTRY_BYTES_MAX: usize = 255;
+/// Calls of a recording that is replayed: each takes some 200 bytes of memory.
+pub const REPLAYED_CALLS_MAX: usize = 4_000_000;
+/// Files and directories that a replay makes.
+pub const REPLAYED_OBJECTS_MAX: usize = 1_000_000;
+/// Connections of one client of a replay.
+pub const REPLAYED_CONNECTIONS_MAX: usize = 16;
+/// Calls of a replay that have begun, or wait for their turn, at once.
+pub const REPLAYED_IN_FLIGHT_MAX: usize = 1024;
+/// How much faster than it was recorded a load is replayed, by the clock.
+pub const REPLAY_SPEED_MAX: f64 = 1_000_000.0;

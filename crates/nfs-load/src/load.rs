@@ -1,24 +1,33 @@
 //! The measured loop: connections, a number of calls in flight on each, a clock.
 //!
-//! Each connection is a thread of its own with an event loop and the client library; on a file system of this host
-//! each call in flight is a thread. All of them go to their place first, and begin together.
+//! Each connection is a thread of its own with an event loop and the client library, up to
+//! [`limits::CONNECTION_THREADS_MAX`] threads, which share more connections out; on a file system of this host each call
+//! in flight is a thread. All of them go to their place first, and begin together.
+
+mod crew;
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, OnceLock};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use tokio::task::{JoinSet, LocalSet};
+use nfs_io::BusyPoll;
 
+use self::crew::{Crew, crews_of};
 use crate::error::LoadError;
+use crate::grow::{Grown, Turn};
 use crate::limits;
 use crate::noise::Noise;
-use crate::pace::{Pace, Schedule, Stop};
+use crate::pace::{Pace, Stop};
 use crate::place::{Open, Place, Session, Stable, Verifier, same};
 use crate::records::Records;
 use crate::sample::{Latency, Sample};
+use crate::series::{self, Ear, Series};
+use crate::unpack::{self, Entry};
+use crate::watch::{Watch, has_ended};
 
 /// What the calls of a load do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +52,13 @@ pub enum Work {
         /// Whether the file is made first; otherwise it has to be there.
         is_new: bool,
     },
+    /// Make a file, and in turn write its next record and read one of those before it; COMMIT at the end.
+    Grow {
+        /// Name of the file in the measured directory.
+        file: Name,
+        /// Which pieces of the file are moved, and in which order.
+        records: Records,
+    },
     /// Make empty files.
     Create(Names),
     /// Ask for the attributes of each name.
@@ -51,8 +67,17 @@ pub enum Work {
     Rename(Names),
     /// Remove each file that was renamed.
     Remove(Names),
+    /// Unpack a source tree with so many files and links; each call is a directory of it.
+    Unpack(Names),
     /// List the directory with attributes, as often as there are calls.
     List(Names),
+    /// Make the same small call again and again.
+    Ask {
+        /// Name of the file in the measured directory that it is about.
+        file: Name,
+        /// Which call.
+        call: Call,
+    },
     /// In turn, ask for the attributes of a file and read one of its records.
     Small {
         /// Name of the file in the measured directory.
@@ -60,6 +85,35 @@ pub enum Work {
         /// Which pieces of the file are moved, and in which order.
         records: Records,
     },
+}
+
+/// A call to a server that moves no data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// NULL, which does nothing.
+    Null,
+    /// GETATTR of the file.
+    Getattr,
+    /// LOOKUP of the file's name.
+    Lookup,
+    /// ACCESS to the file.
+    Access,
+}
+
+impl Call {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Null, Self::Getattr, Self::Lookup, Self::Access];
+
+    /// Its name in the report.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Null => "NULL",
+            Self::Getattr => "GETATTR",
+            Self::Lookup => "LOOKUP",
+            Self::Access => "ACCESS",
+        }
+    }
 }
 
 /// The file of a load.
@@ -96,7 +150,7 @@ pub struct Names {
 pub enum Amount {
     /// When every record or name had its turn once.
     Once,
-    /// After this time; what was sent is waited for.
+    /// After this time; what was sent is waited for, and what is due by the clock but was not sent is left.
     For(Duration),
     /// When the load that it is beside ends.
     Beside,
@@ -124,6 +178,8 @@ pub struct Around {
     pub noise: Noise,
     /// Tells the run to end.
     pub stop: Stop,
+    /// How long the threads of a load look for replies before they sleep.
+    pub busy_poll: BusyPoll,
 }
 
 /// Runs a load, and another one beside it for as long as it takes; gives what each came to.
@@ -137,44 +193,83 @@ pub fn run(
     around: &Around,
     cpu: impl Fn() -> Option<f64>,
 ) -> Result<(Sample, Option<Sample>), LoadError> {
+    let done = run_watched(place, load, beside, around, cpu, Watched::default())?;
+    Ok((done.own, done.beside))
+}
+
+/// What a load came to.
+#[derive(Clone, Debug)]
+pub struct Done {
+    /// The load itself.
+    pub own: Sample,
+    /// The load beside it.
+    pub beside: Option<Sample>,
+    /// How the load itself went, if it was watched.
+    pub series: Option<Series>,
+}
+
+/// What is known of the server that is asked.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Watched<'a> {
+    /// The process that has to be there; the load fails as soon as it is not, and not when a call has waited too long.
+    pub process: Option<u32>,
+    /// What is looked at from moment to moment.
+    pub watch: Option<&'a Watch>,
+}
+
+/// As [`run`], and keeps how the load and the server that is watched went on meanwhile.
+///
+/// # Errors
+/// As of [`run`].
+pub fn run_watched(
+    place: &Place,
+    load: &Load,
+    beside: Option<&Load>,
+    around: &Around,
+    cpu: impl Fn() -> Option<f64>,
+    watched: Watched<'_>,
+) -> Result<Done, LoadError> {
     let loads: Vec<&Load> = std::iter::once(load).chain(beside).collect();
-    let mut members = Vec::new();
-    for (index, load) in loads.iter().enumerate() {
-        members.extend(crew(place, load, index)?);
+    let mut crews = Vec::new();
+    for (part, load) in loads.iter().enumerate() {
+        crews.extend(crews_of(place, load, part)?);
     }
+    let of_load = || crews.iter().filter(|crew| crew.part == 0);
+    let watch = watched.watch;
+    let own = of_load().map(|crew| crew.members.len()).sum();
+    let ears = watch.iter().flat_map(|_| 0..own).map(|_| Ear::new());
     let ground = Ground {
         place,
         around,
-        barrier: Barrier::new(members.len() + 1),
+        ears: ears.collect::<Result<_, _>>()?,
+        barrier: Barrier::new(crews.len() + 1),
         begin: OnceLock::new(),
         halt: Stop::default(),
-        left: AtomicUsize::new(members.iter().filter(|member| member.part == 0).count()),
+        left: AtomicUsize::new(of_load().count()),
+        is_over: AtomicBool::new(false),
+        process: watched.process,
     };
-    let mut used = None;
-    let done: Vec<(usize, Result<Tally, LoadError>)> = std::thread::scope(|scope| {
-        let threads: Vec<_> = members
-            .iter()
-            .map(|member| (member.part, scope.spawn(|| member.run(&ground))))
-            .collect();
+    let (tallies, series, used) = std::thread::scope(|scope| {
+        let ground = &ground;
+        let start = |crew| scope.spawn(move || Crew::run(crew, ground));
+        let threads: Vec<_> = crews.iter().map(start).collect();
         ground.barrier.wait();
         let before = cpu();
-        let ended = threads.into_iter().map(|(part, thread)| {
-            let panicked = |_| {
-                Err(LoadError::Setting(
-                    "a thread of the load panicked".to_owned(),
-                ))
-            };
-            (part, thread.join().unwrap_or_else(panicked))
+        let looking = watch.map(|watch| scope.spawn(|| ground.watch(watch)));
+        let tallies: Vec<_> = threads.into_iter().map(joined).collect();
+        ground.is_over.store(true, Ordering::Release);
+        let series = looking.map(|looking| {
+            looking.thread().unpark();
+            joined(looking)
         });
-        let ended = ended.collect();
-        used = cpu().zip(before).map(|(after, before)| after - before);
-        ended
+        let used = cpu().zip(before).map(|(after, before)| after - before);
+        (tallies, series, used)
     });
     let begin = ground.begin.get().copied().unwrap_or_else(Instant::now);
     let mut parts: [Vec<Tally>; 2] = [Vec::new(), Vec::new()];
-    for (part, tally) in done {
-        if let Some(of_part) = parts.get_mut(part) {
-            of_part.push(tally?);
+    for (crew, tallies) in crews.iter().zip(tallies) {
+        if let Some(of_part) = parts.get_mut(crew.part) {
+            of_part.extend(tallies?);
         }
     }
     let [own, other] = parts;
@@ -182,8 +277,21 @@ pub fn run(
     if beside.is_none() {
         sample.cpu_seconds = used;
     }
-    let other = beside.map(|_| summed(begin, &other)).transpose()?;
-    Ok((sample, other))
+    Ok(Done {
+        own: sample,
+        beside: beside.map(|_| summed(begin, &other)).transpose()?,
+        series: series.transpose()?,
+    })
+}
+
+/// What a thread came to.
+fn joined<T>(thread: ScopedJoinHandle<'_, Result<T, LoadError>>) -> Result<T, LoadError> {
+    let panicked = |_| {
+        Err(LoadError::Setting(
+            "a thread of the load panicked".to_owned(),
+        ))
+    };
+    thread.join().unwrap_or_else(panicked)
 }
 
 /// What all threads of a run share.
@@ -196,208 +304,33 @@ struct Ground<'a> {
     halt: Stop,
     /// How many threads of the load itself are not done.
     left: AtomicUsize,
+    /// What is heard of the calls of the load itself, by thread; empty where nobody wants to know.
+    ears: Vec<Ear>,
+    /// Whether all threads are done.
+    is_over: AtomicBool,
+    /// The server's, as [`Watched`] has it.
+    process: Option<u32>,
 }
 
-/// One thread of a load.
-struct Member<'a> {
-    load: &'a Load,
-    /// 0 for the load itself, 1 for the one beside it.
-    part: usize,
-    number: usize,
-    threads: usize,
-    lanes: usize,
-}
-
-fn crew<'a>(place: &Place, load: &'a Load, part: usize) -> Result<Vec<Member<'a>>, LoadError> {
-    let within = |what: &str, value: usize, most: usize| match (1..=most).contains(&value) {
-        true => Ok(()),
-        false => Err(LoadError::Setting(format!("{what}: give 1 to {most}"))),
-    };
-    within("connections", load.connections, limits::CONNECTIONS_MAX)?;
-    within("depth", load.depth, limits::DEPTH_MAX)?;
-    let (threads, lanes) = match place {
-        Place::Nfs { .. } => (load.connections, load.depth),
-        Place::Local { .. } => (load.connections * load.depth, 1),
-    };
-    within(
-        "connections times depth",
-        threads,
-        limits::LOCAL_THREADS_MAX,
-    )?;
-    Ok((0..threads)
-        .map(|number| Member {
-            load,
-            part,
-            number,
-            threads,
-            lanes,
-        })
-        .collect())
-}
-
-impl Member<'_> {
-    fn run(&self, ground: &Ground<'_>) -> Result<Tally, LoadError> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(LoadError::system("start an event loop"));
-        let done = match runtime {
-            Ok(runtime) => LocalSet::new().block_on(&runtime, self.work(ground)),
-            Err(error) => {
-                ground.barrier.wait();
-                Err(error)
-            }
+impl Ground<'_> {
+    /// Waits for the end of the server, which is not to come.
+    async fn server_ended(&self) {
+        let Some(process) = self.process else {
+            return std::future::pending().await;
         };
-        if self.part == 0 {
-            // One that failed ends the whole run.
-            let is_last = ground.left.fetch_sub(1, Ordering::AcqRel) == 1;
-            if is_last || done.is_err() {
-                ground.halt.set();
-            }
-        }
-        done
-    }
-
-    async fn work(&self, ground: &Ground<'_>) -> Result<Tally, LoadError> {
-        let ready = self.prepare(ground).await;
-        ground.barrier.wait();
-        let begin = *ground.begin.get_or_init(Instant::now);
-        let (session, file) = ready?;
-        let halt = match self.load.amount {
-            Amount::Beside => ground.halt.clone(),
-            // A load of a fixed length goes on to its end, unless another thread of it failed.
-            Amount::Once | Amount::For(_) => Stop::default(),
-        };
-        let pace = Pace::new(self.schedule(begin), ground.around.stop.clone(), halt)?;
-        let lane = Rc::new(Lane {
-            session,
-            file,
-            work: self.load.work.clone(),
-            noise: ground.around.noise.clone(),
-            pace,
-            tally: RefCell::new(Tally::new()?),
-            first: self.first(),
-            step: self.step(),
-        });
-        let mut lanes = JoinSet::new();
-        for _ in 0..self.lanes {
-            lanes.spawn_local(Rc::clone(&lane).run());
-        }
-        while let Some(ended) = lanes.join_next().await {
-            ended.map_err(|_| LoadError::Setting("a part of the load panicked".to_owned()))??;
-        }
-        drop(lanes);
-        let lane = Rc::into_inner(lane)
-            .ok_or_else(|| LoadError::Setting("a part of the load did not end".to_owned()))?;
-        lane.finish().await
-    }
-
-    async fn prepare(&self, ground: &Ground<'_>) -> Result<(Session, Option<Open>), LoadError> {
-        let session = Session::open(ground.place).await?;
-        let (name, makes) = match &self.load.work {
-            Work::Read { file, .. } | Work::Small { file, .. } => (file, false),
-            Work::Write { file, is_new, .. } => (file, *is_new),
-            Work::Create(names)
-            | Work::Stat(names)
-            | Work::Rename(names)
-            | Work::Remove(names)
-            | Work::List(names) => {
-                return Ok((session.below(&names.directory).await?, None));
-            }
-        };
-        let of = match ground.place {
-            Place::Nfs { .. } => self.number,
-            Place::Local { .. } => self.number / self.load.depth,
-        };
-        let is_first = match name {
-            Name::Shared(_) => self.number == 0,
-            Name::Own(_) => self
-                .number
-                .is_multiple_of(self.threads / self.load.connections),
-        };
-        let file = match makes && is_first {
-            true => session.create(&name.of(of)).await?,
-            false if makes => until_made(&session, &name.of(of)).await?,
-            false => session.find(&name.of(of)).await?,
-        };
-        Ok((session, Some(file)))
-    }
-
-    fn schedule(&self, begin: Instant) -> Schedule {
-        let every = self.load.rate.map(|rate| {
-            let share = rate / self.threads as f64;
-            Duration::from_secs_f64(1.0 / share.clamp(1e-6, limits::RATE_MAX))
-        });
-        // The connections take turns, so that their calls do not all come at once.
-        let offset = every.map_or(Duration::ZERO, |every| {
-            every.mul_f64(self.number as f64 / self.threads as f64)
-        });
-        let (until, calls_max) = match self.load.amount {
-            Amount::Once => (None, self.share()),
-            Amount::For(time) => (Some(begin + time), u64::MAX),
-            Amount::Beside => (None, u64::MAX),
-        };
-        Schedule {
-            begin: begin + offset,
-            every,
-            until,
-            calls_max,
+        while !has_ended(process) {
+            // SLEEP: a poll for the end of a process that another part of the run waits for.
+            tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }
 
-    /// Number of the thread's first call among those that share records or names.
-    fn first(&self) -> u64 {
-        match self.own_threads() {
-            Some(threads) => (self.number % threads) as u64,
-            None => self.number as u64,
-        }
-    }
-
-    fn step(&self) -> u64 {
-        self.own_threads().unwrap_or(self.threads) as u64
-    }
-
-    /// How many threads share a file, where each connection has its own.
-    fn own_threads(&self) -> Option<usize> {
-        match &self.load.work {
-            Work::Read { file, .. } | Work::Write { file, .. } | Work::Small { file, .. } => {
-                matches!(file, Name::Own(_)).then(|| self.threads / self.load.connections)
-            }
-            _ => None,
-        }
-    }
-
-    /// How many calls of one pass are this thread's.
-    fn share(&self) -> u64 {
-        let all = match &self.load.work {
-            Work::Read { records, .. }
-            | Work::Write { records, .. }
-            | Work::Small { records, .. } => records.count,
-            Work::Create(names) | Work::Stat(names) | Work::Rename(names) | Work::Remove(names) => {
-                names.count
-            }
-            // A listing is one thread's.
-            Work::List(_) => 1,
-        };
-        all.saturating_sub(self.first()).div_ceil(self.step())
+    fn watch(&self, watch: &Watch) -> Result<Series, LoadError> {
+        let begin = *self.begin.get_or_init(Instant::now);
+        series::watch(&self.ears, watch, begin, &self.is_over)
     }
 }
 
-/// Opens a file that another thread makes.
-async fn until_made(session: &Session, name: &str) -> Result<Open, LoadError> {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    loop {
-        match session.find(name).await {
-            Err(_) if Instant::now() < deadline => {
-                // SLEEP: a poll for what another connection makes at this moment.
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-            found => return found,
-        }
-    }
-}
-
-/// What the lanes of one thread share; each makes one call at a time.
+/// What the lanes of one member share; each makes one call at a time.
 struct Lane {
     session: Session,
     file: Option<Open>,
@@ -405,6 +338,10 @@ struct Lane {
     noise: Noise,
     pace: Pace,
     tally: RefCell<Tally>,
+    grown: RefCell<Grown>,
+    ear: Option<Ear>,
+    /// Number of the connection.
+    connection: usize,
     first: u64,
     step: u64,
 }
@@ -417,6 +354,8 @@ struct Tally {
     late: Histogram<u64>,
     bytes: u64,
     calls: u64,
+    /// Calls by the clock that did not begin in time.
+    left: u64,
     verifier: Verifier,
     moved_at: Instant,
     ended_at: Instant,
@@ -434,6 +373,7 @@ impl Tally {
             late: histogram()?,
             bytes: 0,
             calls: 0,
+            left: 0,
             verifier: None,
             moved_at: Instant::now(),
             ended_at: Instant::now(),
@@ -448,6 +388,10 @@ impl Lane {
             let begun = Instant::now();
             let (bytes, calls) = self.call(number).await?;
             let ended = Instant::now();
+            if let Some(ear) = &self.ear {
+                let latency = ended.saturating_duration_since(due);
+                ear.hear(latency, bytes, self.written(number, bytes));
+            }
             let nanoseconds = |from: Instant, to: Instant| {
                 u64::try_from(to.saturating_duration_since(from).as_nanos()).unwrap_or(u64::MAX)
             };
@@ -480,22 +424,15 @@ impl Lane {
             }
             Work::Write {
                 records, stable, ..
-            } => {
-                let (file, offset) = (self.file()?, records.offset(turn));
-                let len = length(records.bytes);
-                let written = session
-                    .write(file, offset, len, *stable, &self.noise)
-                    .await?;
-                let mut tally = self.tally.borrow_mut();
-                tally.verifier = same(tally.verifier, written)?;
-                Ok((records.bytes.into(), 1))
-            }
+            } => self.write(records, turn, *stable).await,
+            Work::Grow { records, .. } => self.grow(records, number).await,
             Work::Create(_) => session.create(&made(turn)).await.map(|_| (0, 1)),
             Work::Stat(_) => session.stat(&made(turn)).await.map(|()| (0, 1)),
             Work::Rename(_) => {
                 let renamed = session.rename(&made(turn), &moved(turn)).await;
                 renamed.map(|()| (0, 1))
             }
+            Work::Unpack(names) => self.unpack(turn, names.count).await,
             Work::Remove(_) => session.remove(&moved(turn)).await.map(|()| (0, 1)),
             Work::List(names) => {
                 let (listed, expected) = (session.list().await?, names.count);
@@ -504,10 +441,87 @@ impl Lane {
                     false => Err(LoadError::Listing { expected, listed }),
                 }
             }
+            Work::Ask { file, call } => {
+                let asked = match call {
+                    Call::Null => session.null().await,
+                    Call::Getattr => session.attributes(self.file()?).await,
+                    Call::Lookup => session.stat(&file.of(self.connection)).await,
+                    Call::Access => session.access(self.file()?).await,
+                };
+                asked.map(|()| (0, 1))
+            }
             Work::Small { records, .. } => match number.is_multiple_of(2) {
                 true => session.attributes(self.file()?).await.map(|()| (0, 1)),
                 false => self.read(records, turn, Some(&self.noise)).await,
             },
+        }
+    }
+
+    async fn write(
+        &self,
+        records: &Records,
+        turn: u64,
+        stable: Stable,
+    ) -> Result<(u64, u64), LoadError> {
+        let (file, offset) = (self.file()?, records.offset(turn));
+        let len = length(records.bytes);
+        let session = &self.session;
+        let written = session
+            .write(file, offset, len, stable, &self.noise)
+            .await?;
+        let mut tally = self.tally.borrow_mut();
+        tally.verifier = same(tally.verifier, written)?;
+        Ok((records.bytes.into(), 1))
+    }
+
+    /// Writes the thread's next record, or reads one that it has written.
+    async fn grow(&self, records: &Records, number: u64) -> Result<(u64, u64), LoadError> {
+        let turn = self.grown.borrow_mut().turn(number);
+        let at = |record: u64| self.first + record * self.step;
+        match turn {
+            Turn::Write(record) => {
+                let done = self.write(records, at(record), Stable::AtTheEnd).await?;
+                self.grown.borrow_mut().written(record);
+                Ok(done)
+            }
+            Turn::Read(record) => self.read(records, at(record), Some(&self.noise)).await,
+            Turn::Nothing => {
+                let looked = self.session.attributes(self.file()?).await;
+                looked.map(|()| (0, 1))
+            }
+        }
+    }
+
+    /// Makes one directory of a tree, and what lies in it, one after the other.
+    async fn unpack(&self, number: u64, entries: u64) -> Result<(u64, u64), LoadError> {
+        let name = format!("dir-{number}");
+        self.session.make_directory(&name).await?;
+        let session = self.session.below(&name).await?;
+        let (mut bytes, mut made) = (0, 0);
+        for (entry, index) in unpack::directory(number, entries).zip(0..) {
+            made += 1;
+            let Entry::File(len) = entry else {
+                session.symlink("link", &self::made(0)).await?;
+                continue;
+            };
+            let file = session.create(&self::made(index)).await?;
+            let at_the_end = Stable::AtTheEnd;
+            let written = session
+                .write(&file, 0, length(len), at_the_end, &self.noise)
+                .await?;
+            session.stamp(&file).await?;
+            same(written, session.commit(&file).await?)?;
+            bytes += u64::from(len);
+        }
+        Ok((bytes, made))
+    }
+
+    /// By how much the call with this number made the data larger, of the bytes that it moved.
+    fn written(&self, number: u64, bytes: u64) -> u64 {
+        match &self.work {
+            Work::Write { .. } => bytes,
+            Work::Grow { .. } if number.is_multiple_of(2) => bytes,
+            _ => 0,
         }
     }
 
@@ -531,12 +545,13 @@ impl Lane {
     /// Puts what was written on stable storage, and ends the session.
     async fn finish(self) -> Result<Tally, LoadError> {
         let mut tally = self.tally.into_inner();
-        if let (Work::Write { .. }, Some(file)) = (&self.work, &self.file) {
+        if let (Work::Write { .. } | Work::Grow { .. }, Some(file)) = (&self.work, &self.file) {
             let committed = self.session.commit(file).await?;
             same(tally.verifier, committed)?;
         }
+        tally.left = self.pace.left();
         tally.ended_at = match &self.work {
-            Work::Write { .. } => Instant::now(),
+            Work::Write { .. } | Work::Grow { .. } => Instant::now(),
             _ => tally.moved_at,
         };
         drop(self.file);
@@ -568,6 +583,7 @@ fn summed(begin: Instant, done: &[Tally]) -> Result<Sample, LoadError> {
         }
         all.bytes += tally.bytes;
         all.calls += tally.calls;
+        all.left += tally.left;
         all.verifier = same(all.verifier, tally.verifier)?;
     }
     let last = |at: fn(&Tally) -> Instant| done.iter().map(at).max().unwrap_or(begin);
@@ -582,6 +598,7 @@ fn summed(begin: Instant, done: &[Tally]) -> Result<Sample, LoadError> {
         latency: Latency::of(&all.latencies),
         late_p99_us: (!all.late.is_empty())
             .then(|| all.late.value_at_quantile(0.99) as f64 / 1000.0),
+        calls_left: all.left,
         cpu_seconds: None,
     })
 }

@@ -85,7 +85,9 @@ impl Pace {
         }
         let Some(every) = self.schedule.every else {
             let now = Instant::now();
-            if self.schedule.until.is_some_and(|until| now >= until) {
+            // One call at least: what is so short that a connection had no turn in it would have no figure.
+            let is_past = self.schedule.until.is_some_and(|until| now >= until);
+            if is_past && self.next.get() > 0 {
                 return Ok(None);
             }
             let number = self.next.replace(self.next.get() + 1);
@@ -95,8 +97,11 @@ impl Pace {
         let mut timer = self.timer.lock().await;
         let number = self.next.get();
         let due = self.schedule.begin + every.mul_f64(number as f64);
-        // However late it is: a call that was due in time is made, and shows how long it waited.
-        if self.schedule.until.is_some_and(|until| due >= until) || self.is_over()? {
+        // A call that was due in time is made however late it is, and shows how long it waited; but not after the
+        // end, or a server that cannot keep up would make the measurement longer. Those are counted as left.
+        let now = Instant::now();
+        let ends = |until: Instant| due >= until || now >= until;
+        if self.schedule.until.is_some_and(ends) || self.is_over()? {
             return Ok(None);
         }
         if let Some(timer) = timer.as_mut() {
@@ -105,6 +110,24 @@ impl Pace {
         }
         self.next.set(number + 1);
         Ok(Some((number, due)))
+    }
+
+    /// How many calls were due before the end, and did not begin before it.
+    pub(crate) fn left(&self) -> u64 {
+        let Schedule {
+            begin,
+            every: Some(every),
+            until: Some(until),
+            calls_max,
+        } = self.schedule
+        else {
+            return 0;
+        };
+        let due =
+            until.saturating_duration_since(begin).as_secs_f64() / every.as_secs_f64().max(1e-9);
+        // The first is due at the beginning; a hair's breadth is not a call.
+        let due = ((due - 1e-6).ceil().max(0.0) as u64).min(calls_max);
+        due.saturating_sub(self.next.get())
     }
 
     fn is_over(&self) -> Result<bool, LoadError> {
@@ -118,20 +141,20 @@ impl Pace {
 /// A timer of the kernel that wakes within microseconds; tokio's counts milliseconds. It is read like a pipe, and tokio
 /// waits for it as for one: what can wait for any descriptor (`AsyncFd`) is not to be had without unsafe code.
 #[derive(Debug)]
-struct Timer {
+pub(crate) struct Timer {
     timer: OwnedFd,
     ready: Receiver,
 }
 
 impl Timer {
-    fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
         let ready = Receiver::from_owned_fd_unchecked(timer.try_clone()?)?;
         Ok(Self { timer, ready })
     }
 
-    async fn wait_until(&mut self, due: Instant) -> io::Result<()> {
+    pub(crate) async fn wait_until(&mut self, due: Instant) -> io::Result<()> {
         let left = due.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Ok(());
@@ -179,8 +202,8 @@ mod tests {
             let pace = pace(Schedule {
                 begin,
                 every: Some(every),
-                until: Some(begin + Duration::from_millis(250)),
-                calls_max: u64::MAX,
+                until: Some(begin + Duration::from_secs(3600)),
+                calls_max: 3,
             });
             // All of them were due while nobody took them, and none is left out.
             for number in 0..3_u32 {
@@ -188,6 +211,36 @@ mod tests {
                 assert_eq!(next, Some((number.into(), begin + every * number)));
             }
             assert_eq!(pace.next().await.unwrap(), None);
+        });
+    }
+
+    #[test]
+    fn what_did_not_begin_before_the_end_is_left_and_counted() {
+        run(async {
+            let begin = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
+            let pace = pace(Schedule {
+                begin,
+                every: Some(Duration::from_millis(100)),
+                until: Some(begin + Duration::from_millis(250)),
+                calls_max: u64::MAX,
+            });
+            // Those that were due at 0, 100 and 200 ms.
+            assert_eq!((pace.next().await.unwrap(), pace.left()), (None, 3));
+        });
+        run(async {
+            let begin = Instant::now();
+            let schedule = Schedule {
+                begin,
+                every: Some(Duration::from_micros(100)),
+                until: Some(begin + Duration::from_millis(2)),
+                calls_max: u64::MAX,
+            };
+            let pace = pace(schedule);
+            let mut made = 0;
+            while pace.next().await.unwrap().is_some() {
+                made += 1;
+            }
+            assert_eq!(made + pace.left(), 20);
         });
     }
 

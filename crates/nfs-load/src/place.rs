@@ -3,14 +3,18 @@
 //! Both are asked in the same words. What the local file system is asked blocks the thread, which is therefore one of
 //! the load's alone; calls to a server wait for each other on one thread for each connection.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, FileTimes, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use nfs_client::nfs_wire::nfs3::{CreateHow, FileHandle, Sattr3, StableHow};
+use nfs_client::connection::Procedure;
+use nfs_client::nfs_wire::nfs3::{
+    self, ACCESS3_READ, CreateHow, FileHandle, Nfstime3, Sattr3, SetTime, StableHow,
+};
 use nfs_client::nfs3::Outcome;
 use nfs_client::trees::{RemoveTree, Step};
 use nfs_client::{Budget, BufferPool, Client, MountOptions, NfsUrl};
@@ -22,6 +26,8 @@ use crate::noise::Noise;
 
 /// Direct I/O of this host begins at a multiple of this in memory.
 const ALIGNMENT: usize = 4096;
+/// The time that unpacked files get, in seconds since 1970.
+const PACKED_SECONDS: u32 = 1_000_000_000;
 
 /// A directory that a load works in.
 #[derive(Clone, Debug)]
@@ -347,6 +353,39 @@ impl Session {
         }
     }
 
+    /// Whether a file of a server may be read: ACCESS.
+    ///
+    /// # Errors
+    /// The file is gone, or it is not a server's.
+    pub async fn access(&self, file: &Open) -> Result<(), LoadError> {
+        let (Self::Nfs(remote), Open::Nfs(handle)) = (self, file) else {
+            return Err(wrong_kind());
+        };
+        let answer = remote.client.nfs().access(handle, ACCESS3_READ).await;
+        done("ACCESS", answer).map(drop)
+    }
+
+    /// NULL, which asks a server for nothing but its answer.
+    ///
+    /// # Errors
+    /// There is no answer, or this is no server.
+    pub async fn null(&self) -> Result<(), LoadError> {
+        let Self::Nfs(remote) = self else {
+            return Err(wrong_kind());
+        };
+        let nfs = remote.client.nfs();
+        let null = Procedure {
+            program: nfs3::PROGRAM,
+            version: nfs.v3().map_or(4, |_| nfs3::VERSION),
+            number: 0,
+        };
+        let answered = nfs.connection().call(null, nfs.identity(), &()).await;
+        answered.map(drop).map_err(|error| LoadError::Rpc {
+            doing: "NULL",
+            error,
+        })
+    }
+
     /// Gives what has the name another one.
     ///
     /// # Errors
@@ -384,6 +423,59 @@ impl Session {
             Self::Local { directory, .. } => {
                 let path = directory.join(name);
                 std::fs::remove_file(&path).map_err(LoadError::local(&path))
+            }
+        }
+    }
+
+    /// Gives a file the mode and the time that it had where it was packed.
+    ///
+    /// # Errors
+    /// They cannot be set.
+    pub async fn stamp(&self, file: &Open) -> Result<(), LoadError> {
+        match (self, file) {
+            (Self::Nfs(remote), Open::Nfs(handle)) => {
+                let then = Nfstime3 {
+                    seconds: PACKED_SECONDS,
+                    nseconds: 0,
+                };
+                let new = Sattr3 {
+                    atime: SetTime::ClientTime(then),
+                    mtime: SetTime::ClientTime(then),
+                    ..mode(0o644)
+                };
+                let answer = remote.client.nfs().setattr(handle, &new, None).await;
+                done("SETATTR", answer).map(drop)
+            }
+            (_, Open::Local(opened)) => {
+                let (file, path) = &**opened;
+                let then = SystemTime::UNIX_EPOCH + Duration::from_secs(PACKED_SECONDS.into());
+                let times = FileTimes::new().set_accessed(then).set_modified(then);
+                let mode = Permissions::from_mode(0o644);
+                let set = file
+                    .set_permissions(mode)
+                    .and_then(|()| file.set_times(times));
+                set.map_err(LoadError::local(path))
+            }
+            (Self::Local { .. }, Open::Nfs(_)) => Err(wrong_kind()),
+        }
+    }
+
+    /// Makes the symbolic link `name` to `target`.
+    ///
+    /// # Errors
+    /// There is something of this name, or the directory may not be written.
+    pub async fn symlink(&self, name: &str, target: &str) -> Result<(), LoadError> {
+        match self {
+            Self::Nfs(remote) => {
+                let (name, target) = (name.as_bytes(), target.as_bytes());
+                let attributes = Sattr3::default();
+                let (client, dir) = (&remote.client, &remote.directory);
+                let made = client.symlink_in(dir, name, target, &attributes).await;
+                made.map(drop).map_err(LoadError::client("SYMLINK"))
+            }
+            Self::Local { directory, .. } => {
+                let path = directory.join(name);
+                std::os::unix::fs::symlink(target, &path).map_err(LoadError::local(&path))
             }
         }
     }
@@ -543,14 +635,16 @@ fn pieces(offset: u64, len: usize, most: usize) -> Vec<(u64, usize)> {
         .collect()
 }
 
-fn mode(mode: u32) -> Sattr3 {
+/// Attributes that set a mode and nothing else.
+pub(crate) fn mode(mode: u32) -> Sattr3 {
     Sattr3 {
         mode: Some(mode),
         ..Sattr3::default()
     }
 }
 
-fn done<O, F>(doing: &'static str, answer: Outcome<O, F>) -> Result<O, LoadError> {
+/// The results of a call.
+pub(crate) fn done<O, F>(doing: &'static str, answer: Outcome<O, F>) -> Result<O, LoadError> {
     match answer {
         Ok(Ok(results)) => Ok(results),
         Ok(Err(failure)) => Err(LoadError::Status {

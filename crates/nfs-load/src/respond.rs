@@ -2,15 +2,16 @@
 //!
 //! What a load or a client reaches against it is what that side, loopback and one server core can carry at most: a
 //! server's figure near it says more about the load than about the server, and a client's distance from what bare TCP
-//! carries says what the client costs. Every name is a file of one size; but names that begin with `new` are not there
-//! until they are made, and those that begin with `dir` are directories. It remembers nothing: what was written is
-//! gone, and what was made is an empty file.
+//! carries says what the client costs. Every name is a file of one size, whether it is looked up or made; but names that
+//! begin with `new` are not there until they are made, and then are empty files, and those that begin with `dir` are
+//! directories. It remembers nothing: what was written is gone.
 
 use std::io::{self, IoSlice, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+use nfs_io::BusyPoll;
 use nfs_wire::mount3;
 use nfs_wire::nfs3::{self, Ftype3, Nfsstat3, Procedure};
 
@@ -21,8 +22,11 @@ use crate::limits::RESPONDER_REPLIES_MAX;
 pub const EXPORT: &str = "/export";
 /// The longest READ and WRITE that the responder answers, in bytes.
 const DATA_BYTES: usize = 1 << 20;
-/// Bytes that the responder reads ahead from the socket: more than any record has but that of a WRITE.
-const AHEAD_BYTES: usize = 256;
+/// Bytes that the responder reads ahead from the socket: a dozen calls, and no more of a WRITE's data than is soon copied.
+const AHEAD_BYTES: usize = 2048;
+
+/// Bytes, and files, that the responder says it has room for.
+const ROOM: u64 = 1 << 60;
 
 /// How the responder answers, which is the same for all connections.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +39,8 @@ pub struct Answers {
     /// Whether a WRITE's data is copied out of the kernel, into one buffer, as a program has to that looks at it.
     /// Otherwise the kernel discards it.
     pub copied: bool,
+    /// How long the thread of a connection looks for the next call before it sleeps.
+    pub busy_poll: BusyPoll,
 }
 
 /// Answers connections on `port` of loopback until the process is ended.
@@ -43,6 +49,18 @@ pub struct Answers {
 /// The port is taken.
 pub fn serve(port: u16, answers: Answers) -> io::Result<()> {
     accept(&TcpListener::bind((Ipv4Addr::LOCALHOST, port))?, answers)
+}
+
+/// Answers connections in threads of this process, at a free port of loopback, until the process ends. Connections that
+/// are closed end their threads.
+///
+/// # Errors
+/// There is no loopback.
+pub fn begin(answers: Answers) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let address = listener.local_addr()?;
+    std::thread::spawn(move || accept(&listener, answers));
+    Ok(address)
 }
 
 /// Answers the connections of `listener` until the process is ended.
@@ -67,12 +85,13 @@ struct Reply {
 fn answer(stream: TcpStream, answers: Answers) -> Result<(), InputError> {
     stream.set_nodelay(true)?;
     let mut caller = Caller {
-        input: Input::new(stream.try_clone()?, AHEAD_BYTES),
+        input: Input::new(stream.try_clone()?, AHEAD_BYTES).polling(answers.busy_poll),
         payload: vec![0; DATA_BYTES],
         answers,
     };
     let mut out = Out {
         stream,
+        waiting: Vec::new(),
         data: vec![0x5a; DATA_BYTES],
     };
     if answers.delay.is_zero() {
@@ -80,7 +99,11 @@ fn answer(stream: TcpStream, answers: Answers) -> Result<(), InputError> {
         loop {
             head.clear();
             let len = caller.next(&mut head)?;
-            out.send(&mut head, len)?;
+            out.put(&mut head, len)?;
+            // Replies leave together where calls came together. What is left of a call that has begun comes by itself.
+            if !caller.input.has_bytes() {
+                out.flush(0)?;
+            }
         }
     }
     let (later, due): (SyncSender<(Instant, Reply)>, _) = sync_channel(RESPONDER_REPLIES_MAX);
@@ -115,22 +138,44 @@ fn send_when_due(due: &Receiver<(Instant, Reply)>, out: &mut Out) -> Result<(), 
 
 struct Out {
     stream: TcpStream,
+    /// Replies without data that have not been sent.
+    waiting: Vec<u8>,
     data: Vec<u8>,
 }
 
 impl Out {
     /// Sends a reply whose head has room for the record mark in front, and `len` bytes of data behind it.
     fn send(&mut self, head: &mut [u8], len: usize) -> Result<(), InputError> {
+        self.put(head, len)?;
+        self.flush(0)
+    }
+
+    /// Takes such a reply, which leaves with the next that has data, or with [`Self::flush`].
+    fn put(&mut self, head: &mut [u8], len: usize) -> Result<(), InputError> {
         // Padded with whatever follows in the buffer: nobody may look at it.
         let padded = len.next_multiple_of(4);
         let mark = u32::try_from(head.len() - 4 + padded)? | 1 << 31;
         head[..4].copy_from_slice(&mark.to_be_bytes());
-        let mut slices: &mut [IoSlice<'_>] =
-            &mut [IoSlice::new(head), IoSlice::new(&self.data[..padded])];
+        self.waiting.extend_from_slice(head);
+        match padded {
+            0 => Ok(()),
+            _ => self.flush(padded),
+        }
+    }
+
+    /// Sends what waits, and so many bytes of data behind it.
+    fn flush(&mut self, data: usize) -> Result<(), InputError> {
+        let mut slices: &mut [IoSlice<'_>] = &mut [
+            IoSlice::new(&self.waiting),
+            IoSlice::new(&self.data[..data]),
+        ];
+        // Empty ones go at once.
+        IoSlice::advance_slices(&mut slices, 0);
         while !slices.is_empty() {
             let written = self.stream.write_vectored(slices)?;
             IoSlice::advance_slices(&mut slices, written);
         }
+        self.waiting.clear();
         Ok(())
     }
 }
@@ -141,7 +186,7 @@ enum Kind {
     /// A file of the size that [`Answers::file_bytes`] says.
     File = 1,
     Directory = 2,
-    /// A file that CREATE made, which is empty.
+    /// A file that was made with a name that begins with `new`: it is empty.
     Made = 3,
 }
 
@@ -211,11 +256,13 @@ impl Caller {
                 let bits = self.input.word()?;
                 words(out, &[0, 0, bits]);
             }
-            Procedure::Create | Procedure::Mkdir => {
-                let kind = if procedure == Procedure::Mkdir {
-                    Kind::Directory
-                } else {
-                    Kind::Made
+            Procedure::Create | Procedure::Mkdir | Procedure::Symlink => {
+                let _dir = self.handle()?;
+                let is_new = self.name_start()?.starts_with(b"new");
+                let kind = match procedure {
+                    Procedure::Mkdir => Kind::Directory,
+                    Procedure::Create if !is_new => Kind::File,
+                    _ => Kind::Made,
                 };
                 words(out, &[0, 1]);
                 handle(kind, out);
@@ -228,6 +275,23 @@ impl Caller {
                 words(out, &[0, 0, most, most, 1, most, most, 1, 4096]);
                 words(out, &[u32::MAX >> 1, u32::MAX, 0, 1, 0x1b]);
             }
+            // No attributes; a target of eight bytes.
+            Procedure::Readlink => {
+                words(out, &[0, 0, 8]);
+                out.extend_from_slice(b"a/target");
+            }
+            // No attributes of the file, and none of the directory.
+            Procedure::Link => words(out, &[0, 0, 0, 0]),
+            Procedure::Fsstat => {
+                words(out, &[0, 0]);
+                // Bytes and files: all of them, those that are free, and those that the caller may have; no more is known.
+                for _each in 0..6 {
+                    out.extend_from_slice(&ROOM.to_be_bytes());
+                }
+                words(out, &[0]);
+            }
+            // No attributes; links and bytes of a name; long names are refused, owners kept, and case told apart and kept.
+            Procedure::Pathconf => words(out, &[0, 0, u32::MAX, 255, 1, 1, 0, 1]),
             Procedure::Read => return self.read(out),
             Procedure::Write => self.write(out)?,
             Procedure::Commit => words(out, &[0, 0, 0, 0, 0]),

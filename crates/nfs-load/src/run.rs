@@ -4,26 +4,34 @@
 //! that what changes on the machine meanwhile changes for all of them. The first time is thrown away.
 
 use std::fs::File;
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use nfs_client::{MountOptions, NfsUrl};
+use nfs_client::MountOptions;
+use nfs_io::{BusyPoll, usage};
 use rustix::fs::Advice;
 
-use crate::environment::Environment;
+use crate::cgroup;
+use crate::environment::{Environment, FileSystem};
 use crate::error::LoadError;
+use crate::idle::Idle;
 use crate::limits;
-use crate::load::{self, Amount, Around, Load, Name, Work};
+use crate::load::{self, Amount, Around, Load, Name, Watched, Work};
 use crate::noise::Noise;
 use crate::pace::Stop;
-use crate::place::{Place, Stable};
-use crate::report::{Ceiling, FORMAT, Report, Row, answer};
-use crate::respond::{self, Answers};
+use crate::place::Stable;
+use crate::report::{Ceiling, FORMAT, IdleMemory, Report, Row, answer};
 use crate::sample::Sample;
-use crate::target::{Scratch, Setup, Standing, Target, at};
+use crate::series::Series;
+use crate::target::{Scratch, Setup, Standing, Target, at, responder};
+use crate::watch::{Watch, has_ended};
 use crate::workload::{After, Before, Settings, Step, Workload};
 
+/// Of the idle connections this part is open before the memory of a server is looked at first.
+const FIRST_IDLE_DIVISOR: usize = 4;
+/// Calls that the server has answered before its memory is looked at: what it keeps of the last calls, however many
+/// connections there are, is there by then.
+const CALLS_BEFORE_IDLE: usize = 1 << 14;
 /// How long the generator is measured against the responder, at each step.
 const CEILING_FOR: Duration = Duration::from_millis(500);
 
@@ -46,10 +54,14 @@ pub struct Plan {
     pub options: MountOptions,
     /// The command that repeats the run.
     pub command: String,
+    /// Memory of each server that is started for the run, in bytes; `None` for all there is.
+    pub memory_bytes: Option<u64>,
     /// When the run begins, RFC 3339.
     pub began: String,
     /// Version of the program.
     pub version: String,
+    /// The commit that it was built from, if whoever built it told.
+    pub commit: Option<String>,
 }
 
 /// How far a run is.
@@ -91,14 +103,22 @@ pub fn run(plan: &Plan, stop: &Stop, tell: &mut dyn FnMut(Event<'_>)) -> Result<
     let around = Around {
         noise: Noise::new(longest(plan)),
         stop: stop.clone(),
+        busy_poll: BusyPoll::of_microseconds(plan.settings.busy_poll_us),
     };
-    let environment = Environment::look(is_here.then_some(plan.directory.as_path()));
+    let mut environment = Environment::look(is_here.then_some(plan.directory.as_path()));
+    environment.server_memory_bytes = plan.memory_bytes;
+    environment.peers = plan.peers()?;
+    environment.mounts = plan.mounts();
     let scratch = is_here.then(|| Scratch::new(&plan.directory)).transpose()?;
+    if plan.memory_bytes.is_some() {
+        cgroup::sweep();
+    }
     let fallback = std::env::temp_dir();
     let setup = Setup {
         program: &plan.program,
         scratch: scratch.as_ref().map_or(&fallback, |scratch| scratch.path()),
         options: &plan.options,
+        memory_bytes: plan.memory_bytes,
     };
     let mut standing = Vec::new();
     for target in &plan.targets {
@@ -107,11 +127,13 @@ pub fn run(plan: &Plan, stop: &Stop, tell: &mut dyn FnMut(Event<'_>)) -> Result<
         make_files(plan, &one, &around)?;
         standing.push(one);
     }
+    let (idle, mut lacking) = idle_memory(plan.settings.idle, &standing, tell);
     let mut measured = Measured::new(&steps, &standing, plan.repetitions + 1);
     for round in 0..=plan.repetitions {
         measured.round(round, &around, tell)?;
     }
     let (rows, missing) = measured.rows()?;
+    lacking.extend(missing);
     for one in &mut standing {
         one.clean()?;
     }
@@ -126,15 +148,59 @@ pub fn run(plan: &Plan, stop: &Stop, tell: &mut dyn FnMut(Event<'_>)) -> Result<
         run_seconds: started.elapsed().as_secs_f64(),
         command: plan.command.clone(),
         version: plan.version.clone(),
+        commit: plan.commit.clone(),
         settings: plan.settings.clone(),
         repetitions: plan.repetitions,
         environment,
         rows,
         ceiling,
-        missing,
+        missing: lacking,
+        idle,
+        replay: None,
     };
     report.answer = answer::answer(&report);
     Ok(report)
+}
+
+/// What each idle connection more costs each server that was started for the run, before it had any other load: memory
+/// that a load leaves behind would hold them. A part of them is opened before the first look, so that what a server
+/// takes once and not for each is in both looks. Beside it, what could not be measured.
+fn idle_memory(
+    count: usize,
+    standing: &[Standing],
+    tell: &mut dyn FnMut(Event<'_>),
+) -> (Vec<IdleMemory>, Vec<String>) {
+    let (mut found, mut missing) = (Vec::new(), Vec::new());
+    if count == 0 {
+        return (found, missing);
+    }
+    for target in standing {
+        let Some(process) = target.server() else {
+            continue;
+        };
+        tell(Event::Preparing("idle connections"));
+        let resident = || usage::of(process).map_or(0, |usage| usage.resident_bytes);
+        let open_before = count / FIRST_IDLE_DIVISOR;
+        let connections = count - open_before;
+        let looked = Idle::open(&target.place, open_before).and_then(|mut idle| {
+            idle.ask_again(&target.place, CALLS_BEFORE_IDLE)?;
+            let before_bytes = resident();
+            idle.open_more(&target.place, connections)?;
+            let after_bytes = resident();
+            idle.check().map(|()| (before_bytes, after_bytes))
+        });
+        match looked {
+            Ok((before_bytes, after_bytes)) => found.push(IdleMemory {
+                target: target.name.clone(),
+                open_before,
+                connections,
+                before_bytes,
+                after_bytes,
+            }),
+            Err(error) => missing.push(format!("idle connections, {}: {error}", target.name)),
+        }
+    }
+    (found, missing)
 }
 
 impl Plan {
@@ -144,7 +210,66 @@ impl Plan {
     /// A number is out of its range, or there is no room for the files.
     pub fn check(&self) -> Result<(), LoadError> {
         self.workload.steps(&self.settings)?;
+        self.peers()?;
         check(self)
+    }
+
+    fn mounts(&self) -> Vec<FileSystem> {
+        let mounts = self.targets.iter().filter_map(|target| match target {
+            Target::Mounted(directory) => FileSystem::at(directory),
+            Target::Server(_)
+            | Target::Own(_)
+            | Target::Peer(_)
+            | Target::Local(_)
+            | Target::Responder => None,
+        });
+        mounts.collect()
+    }
+
+    /// Names and versions of the servers of others, which have to be installed.
+    pub(crate) fn peers(&self) -> Result<Vec<String>, LoadError> {
+        let versions = self.targets.iter().filter_map(|target| match target {
+            Target::Peer(peer) => Some(peer.version()),
+            Target::Server(_)
+            | Target::Own(_)
+            | Target::Mounted(_)
+            | Target::Local(_)
+            | Target::Responder => None,
+        });
+        let found: Vec<String> = versions.collect::<Result<_, _>>()?;
+        let hidden =
+            std::fs::canonicalize(&self.directory).is_ok_and(|dir| dir.starts_with("/run"));
+        match hidden && !found.is_empty() {
+            true => Err(LoadError::Setting(
+                "--directory: ganesha gets a /run of its own and does not see this one; name another place".to_owned(),
+            )),
+            false => Ok(found),
+        }
+    }
+
+    /// A limit holds for the processes that are started, and for nobody else.
+    fn check_memory(&self) -> Result<(), LoadError> {
+        let refused = |text: String| Err(LoadError::Setting(text));
+        let Some(bytes) = self.memory_bytes else {
+            return Ok(());
+        };
+        if bytes < limits::SERVER_MEMORY_BYTES_MIN {
+            let least = limits::SERVER_MEMORY_BYTES_MIN >> 20;
+            return refused(format!("--memory: give at least {least} MiB"));
+        }
+        // Past the page cache there is nothing that a limit would change.
+        let is_beyond = |target: &&Target| match target {
+            Target::Server(_) | Target::Mounted(_) | Target::Local(false) => true,
+            Target::Own(_) | Target::Peer(_) | Target::Local(true) | Target::Responder => false,
+        };
+        match self.targets.iter().find(is_beyond) {
+            None => Ok(()),
+            Some(target) => refused(format!(
+                "--memory limits the servers that are started for the run, and {} would have all there is: leave it \
+                 out, or --memory (--local=direct may stay: it keeps nothing in memory)",
+                target.name()
+            )),
+        }
     }
 }
 
@@ -159,16 +284,28 @@ fn check(plan: &Plan) -> Result<(), LoadError> {
             limits::REPETITIONS_MAX
         ));
     }
+    plan.check_memory()?;
+    if plan.workload == Workload::Untar && plan.targets.contains(&Target::Local(true)) {
+        return refused(
+            "untar: small files of any length cannot be written past the page cache: give --local=buffered".to_owned(),
+        );
+    }
+    let has_no_server = |target: &Target| matches!(target, Target::Local(_) | Target::Mounted(_));
+    if matches!(plan.workload, Workload::SmallCalls | Workload::Connections)
+        && plan.targets.iter().any(has_no_server)
+    {
+        return refused(format!(
+            "{}: a file system has no connections and no NULL: leave --local and --mounted out",
+            plan.workload.name()
+        ));
+    }
     let here = plan
         .targets
         .iter()
         .filter(|target| target.is_here())
         .count() as u64;
     if here > 0 {
-        let needed = plan
-            .workload
-            .bytes_needed(&plan.settings)
-            .saturating_mul(here);
+        let needed = plan.workload.bytes_needed(&plan.settings, here);
         let path = &plan.directory;
         let room =
             rustix::fs::statvfs(path).map_err(|error| LoadError::local(path)(error.into()))?;
@@ -212,7 +349,11 @@ fn make_files(plan: &Plan, standing: &Standing, around: &Around) -> Result<(), L
         rate: None,
         amount: Amount::Once,
     };
-    load::run(&standing.place, &load, None, around, || None).map(drop)
+    let watched = Watched {
+        process: standing.server(),
+        watch: None,
+    };
+    load::run_watched(&standing.place, &load, None, around, || None, watched).map(drop)
 }
 
 /// The measurements of a run so far.
@@ -229,6 +370,8 @@ struct Measured<'a> {
 struct Cell {
     own: Vec<Sample>,
     beside: Vec<Sample>,
+    /// How each measurement of `own` went, where that is watched.
+    series: Vec<Series>,
 }
 
 impl<'a> Measured<'a> {
@@ -264,9 +407,10 @@ impl<'a> Measured<'a> {
             self.done += 1;
             let Ok(found) = cell else { continue };
             match measure(step, target, around) {
-                Ok((own, beside)) if round > 0 => {
-                    found.own.push(own);
-                    found.beside.extend(beside);
+                Ok(done) if round > 0 => {
+                    found.own.push(done.own);
+                    found.beside.extend(done.beside);
+                    found.series.extend(done.series);
                 }
                 Ok(_warm_up) => {}
                 Err(LoadError::Interrupted) => return Err(LoadError::Interrupted),
@@ -294,7 +438,8 @@ impl<'a> Measured<'a> {
         for ((step, target), cell) in both.zip(self.cells) {
             match cell {
                 Ok(cell) => {
-                    rows.extend(Row::new(&step.name, &target.name, step.unit, cell.own));
+                    let row = Row::new(&step.name, &target.name, step.unit, cell.own);
+                    rows.extend(row.map(|row| row.with_series(cell.series)));
                     if let Some((name, load)) = &step.beside {
                         let unit = unit_of(load);
                         besides.extend(Row::new(name, &target.name, unit, cell.beside));
@@ -318,16 +463,16 @@ impl<'a> Measured<'a> {
 
 const fn unit_of(load: &Load) -> crate::workload::Unit {
     match load.work {
-        Work::Read { .. } | Work::Write { .. } => crate::workload::Unit::Mib,
+        Work::Read { .. } | Work::Write { .. } | Work::Grow { .. } => crate::workload::Unit::Mib,
+        Work::Unpack(_) => crate::workload::Unit::Files,
         _ => crate::workload::Unit::Calls,
     }
 }
 
-fn measure(
-    step: &Step,
-    target: &Standing,
-    around: &Around,
-) -> Result<(Sample, Option<Sample>), LoadError> {
+fn measure(step: &Step, target: &Standing, around: &Around) -> Result<load::Done, LoadError> {
+    if target.server().is_some_and(has_ended) {
+        return Err(LoadError::Ended);
+    }
     match &step.before {
         None => {}
         Some(Before::Cold(name)) => {
@@ -342,9 +487,30 @@ fn measure(
         }
     }
     let beside = step.beside.as_ref().map(|(_, load)| load);
-    let done = load::run(&target.place, &step.load, beside, around, || {
-        target.cpu_seconds()
+    let watch = step.is_watched.then(|| {
+        let file = file_of(&step.load.work).zip(target.backing.as_ref());
+        Watch::new(
+            target.process(),
+            file.map(|(name, directory)| directory.join(name)),
+        )
     });
+    if step.load.connections > limits::CONNECTION_THREADS_MAX {
+        // A client whose connection is closed makes it anew, for as long as it takes: whether the server gives this host
+        // so many is seen before.
+        Idle::open(&target.place, step.load.connections + step.idle)?.check()?;
+    }
+    let idle = Idle::open(&target.place, step.idle)?;
+    let cpu = || target.cpu_seconds();
+    let place = &target.place;
+    let watched = Watched {
+        process: target.server(),
+        watch: watch.as_ref(),
+    };
+    let done = load::run_watched(place, &step.load, beside, around, cpu, watched);
+    if matches!(done, Err(LoadError::Ended)) {
+        // There is nobody who could remove anything.
+        return done;
+    }
     let removed = match &step.after {
         None => Ok(()),
         Some(After::Directory(name)) => at(&target.place, async |session| {
@@ -359,7 +525,27 @@ fn measure(
     };
     let done = done?;
     removed?;
+    idle.check()?;
     Ok(done)
+}
+
+/// The file that all connections work on.
+fn file_of(work: &Work) -> Option<&str> {
+    match work {
+        Work::Read {
+            file: Name::Shared(name),
+            ..
+        }
+        | Work::Write {
+            file: Name::Shared(name),
+            ..
+        }
+        | Work::Grow {
+            file: Name::Shared(name),
+            ..
+        } => Some(name),
+        _ => None,
+    }
 }
 
 fn names(name: &Name, load: &Load) -> Vec<String> {
@@ -386,33 +572,11 @@ fn ceiling(steps: &[Step], plan: &Plan, around: &Around) -> Result<Vec<Ceiling>,
     if !plan
         .targets
         .iter()
-        .any(|target| !matches!(target, Target::Local(_)))
+        .any(Target::is_held_against_the_responder)
     {
         return Ok(Vec::new());
     }
-    let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-    let listener = listen().map_err(LoadError::system("listen on loopback"))?;
-    let address = listener
-        .local_addr()
-        .map_err(LoadError::system("listen on loopback"))?;
-    let answers = Answers {
-        file_bytes: plan.settings.size_bytes.max(1 << 20),
-        delay: Duration::ZERO,
-        copied: false,
-    };
-    // It ends with the process: connections that are closed end its threads.
-    std::thread::spawn(move || respond::accept(&listener, answers));
-    let url = NfsUrl {
-        host: address.ip().to_string(),
-        port: Some(address.port()),
-        mount_port: Some(address.port()),
-        path: respond::EXPORT.as_bytes().to_vec(),
-        ..NfsUrl::default()
-    };
-    let place = Place::Nfs {
-        url,
-        options: plan.options.clone(),
-    };
+    let place = responder(&plan.options, around.busy_poll)?;
     let mut found = Vec::new();
     for step in steps {
         let Some(load) = answerable(&step.load) else {
@@ -434,11 +598,18 @@ fn answerable(load: &Load) -> Option<Load> {
     load.rate = None;
     match &mut load.work {
         Work::Read { is_checked, .. } => *is_checked = false,
-        Work::Write { .. } => {}
+        Work::Write { .. } | Work::Ask { .. } => {}
+        Work::Unpack(names) => {
+            // The responder takes any number of directories of one name; each is full.
+            (names.count, names.directory) = (u64::MAX, "directory".to_owned());
+        }
         Work::Create(names) | Work::Stat(names) | Work::Rename(names) | Work::Remove(names) => {
             "directory".clone_into(&mut names.directory);
         }
-        Work::List(_) | Work::Small { .. } => return None,
+        Work::List(_) | Work::Small { .. } | Work::Grow { .. } => return None,
     }
     Some(load)
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,6 +19,10 @@ pub struct Sample {
     /// With calls that begin by the clock: how late the generator itself was for 99 of 100 of them at most, in
     /// microseconds. It is part of their latency.
     pub late_p99_us: Option<f64>,
+    /// With calls that begin by the clock: how many were due in time and did not begin before the end, because
+    /// those before them were not answered. They are in no other figure.
+    #[serde(default)]
+    pub calls_left: u64,
     /// Seconds of processor time that the server used meanwhile, where that is known.
     pub cpu_seconds: Option<f64>,
 }
@@ -67,6 +71,12 @@ impl Sample {
     #[must_use]
     pub fn mib_per_second(&self) -> f64 {
         self.bytes as f64 / f64::from(1 << 20) / self.seconds
+    }
+
+    /// Share (0 to 1) of the calls that were due and did not begin.
+    #[must_use]
+    pub fn share_left(&self) -> f64 {
+        self.calls_left as f64 / (self.calls + self.calls_left).max(1) as f64
     }
 
     /// Processor time of the server for a GiB, in seconds.

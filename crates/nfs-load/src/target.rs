@@ -4,24 +4,23 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
-use std::os::unix::process::CommandExt as _;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nfs_client::{MountOptions, NfsUrl};
-use nfs_io::usage;
-use rustix::process::{Pid, Signal, kill_process};
+use nfs_io::{BusyPoll, usage};
 
 use crate::error::LoadError;
+use crate::ganesha::{self, Clients, Ports, Protocols, Served};
+use crate::leftovers;
+use crate::limits::{CLAIMS_MAX, FILE_BYTES_MAX, STARTS_MAX};
+use crate::own::Own;
 use crate::place::{Place, Session};
-
-/// How long a server may take until it accepts connections.
-const START_WITHIN: Duration = Duration::from_secs(30);
-/// How long it may take to end when it is asked to.
-const END_WITHIN: Duration = Duration::from_secs(10);
+use crate::respond::{self, Answers};
+use crate::serving::{Room, Serving};
 
 /// Whom a run measures.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,13 +28,38 @@ pub enum Target {
     /// The server at this address, which is there already.
     Server(NfsUrl),
     /// Our server in this mode, started and ended by the run.
-    Own(&'static str),
+    Own(Own),
+    /// A server that others made, started and ended by the run.
+    Peer(Peer),
+    /// What is mounted at this directory of this host, by whichever client: a kernel's, or one in user space.
+    Mounted(PathBuf),
     /// The file system of this host; `true` for past its page cache.
     Local(bool),
+    /// The responder in this process that touches no file: what comes of it is what the generator itself can do.
+    Responder,
 }
 
-/// The modes of our server that are compared.
-pub const MODES: [&str; 4] = ["buffered", "dontcache", "direct", "auto"];
+/// A server that others made, as this host has it installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// NFS-Ganesha with its VFS back end.
+    Ganesha,
+}
+
+/// Size of the responder's files, in bytes: no load reads past their end.
+const RESPONDER_FILE_BYTES: u64 = FILE_BYTES_MAX;
+
+impl Peer {
+    /// Name and version of what is installed.
+    ///
+    /// # Errors
+    /// It is not installed, or cannot be started by this user.
+    pub fn version(self) -> Result<String, LoadError> {
+        match self {
+            Self::Ganesha => Ok(format!("NFS-Ganesha {}", ganesha::version()?)),
+        }
+    }
+}
 
 impl Target {
     /// Its name in the report.
@@ -47,60 +71,156 @@ impl Target {
                 let path = String::from_utf8_lossy(&url.path);
                 format!("{}{port}{path} (NFSv{})", url.host, url.version)
             }
-            Self::Own(mode) => format!("penstock {mode}"),
+            Self::Own(own) => format!("penstock {}", own.words()),
+            Self::Peer(Peer::Ganesha) => "ganesha".to_owned(),
+            Self::Mounted(directory) => format!("mounted {}", directory.display()),
             Self::Local(true) => "local direct".to_owned(),
             Self::Local(false) => "local buffered".to_owned(),
+            Self::Responder => "responder".to_owned(),
         }
     }
 
-    /// Whether its files are on this host, in a directory of the run.
+    /// Whether its files are on this host, in the run's one directory.
     #[must_use]
     pub const fn is_here(&self) -> bool {
         match self {
-            Self::Server(_) => false,
-            Self::Own(_) | Self::Local(_) => true,
+            Self::Server(_) | Self::Mounted(_) | Self::Responder => false,
+            Self::Own(_) | Self::Peer(_) | Self::Local(_) => true,
+        }
+    }
+
+    /// Whether its calls go to a server, so that what the generator does against the responder is their ceiling.
+    #[must_use]
+    pub const fn is_held_against_the_responder(&self) -> bool {
+        match self {
+            Self::Server(_) | Self::Own(_) | Self::Peer(_) => true,
+            Self::Mounted(_) | Self::Local(_) | Self::Responder => false,
         }
     }
 }
 
 /// A directory of the run's own on this host, which goes with the value.
 #[derive(Debug)]
-pub struct Scratch(PathBuf);
+pub struct Scratch {
+    path: PathBuf,
+    /// Held as long as the run lives, where other runs look for what ended ones left.
+    _lock: Option<File>,
+}
 
 impl Scratch {
-    /// Makes a directory in `parent`.
+    /// Makes a directory in `parent`, and removes those that runs of this user left which could not clear up.
     ///
     /// # Errors
     /// There is no such directory, or it may not be written.
     pub fn new(parent: &Path) -> Result<Self, LoadError> {
         let parent = fs::canonicalize(parent).map_err(LoadError::local(parent))?;
-        let path = parent.join(unique());
+        leftovers::sweep(&parent);
+        let mut left = CLAIMS_MAX;
+        loop {
+            let path = Self::made(&parent)?;
+            left -= 1;
+            match leftovers::claim(&path) {
+                Ok(lock) => return Ok(Self { path, _lock: lock }),
+                Err(error) if error.kind() == io::ErrorKind::NotFound && left > 0 => {}
+                Err(error) => return Err(LoadError::local(&path)(error)),
+            }
+        }
+    }
+
+    /// Makes a directory in `parent`, which may be a server's: nobody looks for leftovers there.
+    fn unlocked(parent: &Path) -> Result<Self, LoadError> {
+        let parent = fs::canonicalize(parent).map_err(LoadError::local(parent))?;
+        let path = Self::made(&parent)?;
+        Ok(Self { path, _lock: None })
+    }
+
+    fn made(parent: &Path) -> Result<PathBuf, LoadError> {
+        let path = parent.join(leftovers::unique());
         fs::create_dir(&path).map_err(LoadError::local(&path))?;
-        Ok(Self(path))
+        Ok(path)
     }
 
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0) {
-            eprintln!("penstock: cannot remove {}: {error}", self.0.display());
+        if let Err(error) = fs::remove_dir_all(&self.path) {
+            eprintln!("penstock: cannot remove {}: {error}", self.path.display());
         }
     }
 }
 
-/// A name that no other run has.
-fn unique() -> String {
-    format!(
-        "penstock-bench-{}-{:08x}",
-        std::process::id(),
-        fastrand::u32(..)
-    )
+/// The export at `path` of a server of this run, with its ports of NFS and MOUNT.
+fn ours(setup: &Setup<'_>, (port, mount_port): (u16, u16), path: &[u8]) -> Place {
+    Place::Nfs {
+        url: NfsUrl {
+            host: "127.0.0.1".to_owned(),
+            port: Some(port),
+            mount_port: Some(mount_port),
+            path: path.to_vec(),
+            ..NfsUrl::default()
+        },
+        options: setup.options.clone(),
+    }
+}
+
+/// A responder of this process that polls for so long, begun now: its export as a place.
+///
+/// # Errors
+/// There is no loopback.
+pub(crate) fn responder(options: &MountOptions, busy_poll: BusyPoll) -> Result<Place, LoadError> {
+    let begun = respond::begin(Answers {
+        file_bytes: RESPONDER_FILE_BYTES,
+        delay: Duration::ZERO,
+        copied: false,
+        busy_poll,
+    });
+    let address = begun.map_err(LoadError::system("listen on loopback"))?;
+    Ok(Place::Nfs {
+        url: NfsUrl {
+            host: address.ip().to_string(),
+            port: Some(address.port()),
+            mount_port: Some(address.port()),
+            path: respond::EXPORT.as_bytes().to_vec(),
+            ..NfsUrl::default()
+        },
+        options: options.clone(),
+    })
+}
+
+/// What the C library calls `EADDRINUSE`, in the log of a server that finds a port taken.
+const PORT_TAKEN: &str = "Address already in use";
+
+/// Calls `start` with two ports that nobody has at this moment; again with others, if somebody takes one of them
+/// before the server does. A server that listens on port 0 needs none of this, but has to tell where it listens.
+fn on_free_ports<T>(mut start: impl FnMut(Ports) -> Result<T, LoadError>) -> Result<T, LoadError> {
+    for _ in 1..STARTS_MAX {
+        let ports = free_ports().map_err(LoadError::system("find free ports"))?;
+        match start(ports) {
+            Err(LoadError::Start { why, .. }) if why.contains(PORT_TAKEN) => {}
+            ended => return ended,
+        }
+    }
+    start(free_ports().map_err(LoadError::system("find free ports"))?)
+}
+
+/// Two ports that nobody has at this moment, on any address of this host.
+fn free_ports() -> io::Result<Ports> {
+    // A listener on `::` has the port of every IPv4 address too, where the host has IPv6.
+    let listen = || {
+        TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0))
+            .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)))
+    };
+    let (nfs, mount) = (listen()?, listen()?);
+    Ok(Ports {
+        nfs: nfs.local_addr()?.port(),
+        mount: mount.local_addr()?.port(),
+    })
 }
 
 /// A target that can be measured.
@@ -114,6 +234,8 @@ pub struct Standing {
     pub backing: Option<PathBuf>,
     /// The directory that the place is in, if it has to be removed through the server, and its name there.
     parent: Option<(Place, String)>,
+    /// The directory that the place is in, if it is a directory of the run's own beside the one that all share.
+    scratch: Option<Scratch>,
     server: Option<Serving>,
     meter: Meter,
 }
@@ -135,6 +257,8 @@ pub struct Setup<'a> {
     pub scratch: &'a Path,
     /// How servers are mounted.
     pub options: &'a MountOptions,
+    /// Memory of each server that is started, in bytes; `None` for all there is.
+    pub memory_bytes: Option<u64>,
 }
 
 impl Standing {
@@ -145,7 +269,34 @@ impl Standing {
     pub fn start(target: &Target, setup: &Setup<'_>) -> Result<Self, LoadError> {
         match target {
             Target::Server(url) => Self::at_server(target.name(), url, setup),
-            Target::Own(mode) => Self::own(mode, setup),
+            Target::Own(own) => Self::own(*own, setup),
+            Target::Peer(Peer::Ganesha) => Self::ganesha(setup),
+            Target::Mounted(directory) => {
+                let scratch = Scratch::unlocked(directory)?;
+                let directory = scratch.path().to_owned();
+                Ok(Self {
+                    name: target.name(),
+                    place: Place::Local {
+                        directory: directory.clone(),
+                        direct: false,
+                    },
+                    backing: Some(directory),
+                    parent: None,
+                    scratch: Some(scratch),
+                    server: None,
+                    meter: Meter::Nobody,
+                })
+            }
+            Target::Responder => Ok(Self {
+                name: target.name(),
+                place: responder(setup.options, BusyPoll::OFF)?,
+                backing: None,
+                parent: None,
+                scratch: None,
+                server: None,
+                // Generator and responder are one process: nobody's time is told apart.
+                meter: Meter::Nobody,
+            }),
             Target::Local(direct) => {
                 let directory = setup.scratch.join(target.name().replace(' ', "-"));
                 fs::create_dir(&directory).map_err(LoadError::local(&directory))?;
@@ -157,6 +308,7 @@ impl Standing {
                     },
                     backing: Some(directory),
                     parent: None,
+                    scratch: None,
                     server: None,
                     meter: Meter::Ourselves,
                 })
@@ -169,7 +321,7 @@ impl Standing {
             url: url.clone(),
             options: setup.options.clone(),
         };
-        let directory = unique();
+        let directory = leftovers::unique();
         at(&parent, async |session| {
             session.make_directory(&directory).await
         })?;
@@ -178,44 +330,81 @@ impl Standing {
             place: parent.below(&directory),
             backing: None,
             parent: Some((parent, directory)),
+            scratch: None,
             server: None,
             meter: Meter::Nobody,
         })
     }
 
-    fn own(mode: &'static str, setup: &Setup<'_>) -> Result<Self, LoadError> {
-        let name = Target::Own(mode).name();
-        let home = setup.scratch.join(mode);
+    fn own(own: Own, setup: &Setup<'_>) -> Result<Self, LoadError> {
+        let (name, words) = (Target::Own(own).name(), own.words());
+        let home = setup.scratch.join(&words);
         let export = home.join("export");
         fs::create_dir_all(&export).map_err(LoadError::local(&export))?;
-        let words = ["--listen=127.0.0.1:0", "--no-rpcbind", "--log-level=warn"];
-        let modes = [format!("--read={mode}"), format!("--write={mode}")];
-        let mut command = with_us(setup.program);
-        command
-            .arg("serve")
-            .arg(&export)
-            .arg("--state-dir")
-            .arg(home.join("state"));
-        command.args(words).args(modes);
-        let (server, port) = Serving::start(&name, command, &home.join("log"))?;
-        let mut url = NfsUrl {
-            host: "127.0.0.1".to_owned(),
-            port: Some(port),
-            path: b"/".to_vec(),
-            ..NfsUrl::default()
+        let usual = ["--listen=127.0.0.1:0", "--no-rpcbind", "--log-level=warn"];
+        let mut arguments: Vec<OsString> = vec!["serve".into(), (&export).into()];
+        arguments.extend(["--state-dir".into(), home.join("state").into()]);
+        arguments.extend(usual.map(OsString::from));
+        arguments.extend(own.options().into_iter().map(OsString::from));
+        let room = Room::new(&words, setup.memory_bytes)?;
+        let log = home.join("log");
+        let (server, port) = Serving::listening(&name, room, setup.program, &arguments, &log)?;
+        let place = ours(setup, (port, port), b"/");
+        Ok(Self::started(name, server, place, export))
+    }
+
+    fn ganesha(setup: &Setup<'_>) -> Result<Self, LoadError> {
+        on_free_ports(|ports| Self::ganesha_on(ports, setup))
+    }
+
+    fn ganesha_on(ports: Ports, setup: &Setup<'_>) -> Result<Self, LoadError> {
+        let name = Target::Peer(Peer::Ganesha).name();
+        let home = setup.scratch.join(&name);
+        let export = home.join("export");
+        fs::create_dir_all(&export).map_err(LoadError::local(&export))?;
+        let served = Served {
+            dir: &home,
+            export: &export,
+            ports,
+            protocols: Protocols::V3AndV41,
+            clients: Clients::Loopback,
         };
-        url.mount_port = Some(port);
-        Ok(Self {
+        let room = Room::new(&name, setup.memory_bytes)?;
+        let place = ours(
+            setup,
+            (ports.nfs, ports.mount),
+            export.as_os_str().as_bytes(),
+        );
+        let answers = || at(&place, async |_session| Ok(())).is_ok();
+        let server = Serving::ganesha(&name, room, &served, answers)?;
+        Ok(Self::started(name, server, place, export))
+    }
+
+    fn started(name: String, server: Serving, place: Place, backing: PathBuf) -> Self {
+        Self {
             name,
-            place: Place::Nfs {
-                url,
-                options: setup.options.clone(),
-            },
-            backing: Some(export),
+            place,
+            backing: Some(backing),
             parent: None,
-            meter: Meter::Process(server.child.id()),
+            scratch: None,
+            meter: Meter::Process(server.pid()),
             server: Some(server),
-        })
+        }
+    }
+
+    /// The number of the process that was started for the run and serves.
+    pub(crate) fn server(&self) -> Option<u32> {
+        self.server.as_ref().map(Serving::pid)
+    }
+
+    /// The number of the process whose processor time is counted.
+    #[must_use]
+    pub fn process(&self) -> Option<u32> {
+        match self.meter {
+            Meter::Nobody => None,
+            Meter::Process(process) => Some(process),
+            Meter::Ourselves => Some(std::process::id()),
+        }
     }
 
     /// Processor time of the server so far, in seconds; of this process, where it works on files itself.
@@ -250,6 +439,7 @@ impl Drop for Standing {
             );
         }
         drop(self.server.take());
+        drop(self.scratch.take());
     }
 }
 
@@ -273,88 +463,6 @@ pub fn at<T>(
     })
 }
 
-/// The beginning of a command that ends with this process, even if that is killed.
-fn with_us(program: &Path) -> Command {
-    let has = |directory: PathBuf| directory.join("setpriv").is_file();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    if !std::env::split_paths(&path).any(has) {
-        return Command::new(program);
-    }
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "TERM", "--"]).arg(program);
-    command
-}
-
-/// A server as a process, asked to end when dropped, and waited for.
-#[derive(Debug)]
-struct Serving {
-    child: Child,
-}
-
-impl Serving {
-    /// Starts our server; gives the port that it says it listens on.
-    fn start(name: &str, mut command: Command, log: &Path) -> Result<(Self, u16), LoadError> {
-        let failed = |why: String| LoadError::Start {
-            server: name.to_owned(),
-            why,
-        };
-        let said = File::create(log).map_err(LoadError::local(log))?;
-        // Ctrl-C is the run's to handle: it ends its servers when it is done with them.
-        command.process_group(0);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(said);
-        let child = command.spawn().map_err(|error| failed(error.to_string()))?;
-        let mut serving = Self { child };
-        let Some(out) = serving.child.stdout.take() else {
-            return Err(failed("it has no standard output".to_owned()));
-        };
-        let (found, port) = mpsc::channel();
-        std::thread::spawn(move || {
-            let lines = BufReader::new(out).lines().map_while(Result::ok);
-            for line in lines {
-                let port = line
-                    .strip_prefix("listening ")
-                    .and_then(|at| at.rsplit(':').next());
-                if let Some(port) = port.and_then(|port| port.parse().ok()) {
-                    // Whoever waited too long is gone.
-                    let _sent = found.send(port);
-                }
-            }
-        });
-        match port.recv_timeout(START_WITHIN) {
-            Ok(port) => Ok((serving, port)),
-            Err(_) => {
-                drop(serving);
-                let said = fs::read_to_string(log).unwrap_or_default();
-                let mut last: Vec<&str> = said.lines().rev().take(5).collect();
-                last.reverse();
-                Err(failed(last.join("; ")))
-            }
-        }
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
-            // It is waited for below only, so the number is still its own.
-            let _ended_before = kill_process(pid, Signal::TERM);
-        }
-        let deadline = Instant::now() + END_WITHIN;
-        while Instant::now() < deadline {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
-            }
-            // SLEEP: a poll for the end of a process that was asked to end.
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let _ended_now = self.child.kill();
-        let _status = self.child.wait();
-    }
-}
-
 /// The words of a command line, for a report.
 #[must_use]
 pub fn command_line(words: &[OsString]) -> String {
@@ -372,4 +480,45 @@ pub fn command_line(words: &[OsString]) -> String {
         }
     });
     shown.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(why: &str) -> LoadError {
+        LoadError::Start {
+            server: "ganesha".to_owned(),
+            why: why.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_server_whose_port_was_taken_starts_on_others() {
+        let mut tried = Vec::new();
+        let started = on_free_ports(|ports| {
+            tried.push(ports.nfs);
+            match tried.len() {
+                3 => Ok(ports.nfs),
+                _ => Err(refused(
+                    "Cannot bind NFS tcp6 socket, error 98 (Address already in use)",
+                )),
+            }
+        });
+        assert_eq!(started.ok(), tried.last().copied());
+        assert_eq!(tried.len(), 3);
+    }
+
+    #[test]
+    fn a_server_that_does_not_start_is_told_at_last() {
+        for (why, starts) in [("No such file or directory", 1), (PORT_TAKEN, STARTS_MAX)] {
+            let mut tried = 0;
+            let started: Result<(), LoadError> = on_free_ports(|_| {
+                tried += 1;
+                Err(refused(why))
+            });
+            assert!(started.unwrap_err().to_string().contains(why));
+            assert_eq!(tried, starts);
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! The named workloads: what each asks, and which loads it is made of.
 
+mod calls;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -23,8 +25,12 @@ pub enum Workload {
     Random4k,
     /// Names of one directory: made, looked at, listed, renamed, removed.
     Metadata,
-    /// Small calls by the clock, alone and beside a flood of WRITEs and of READs.
+    /// Small calls by the clock, alone and beside floods of WRITEs, of READs and of stable WRITEs.
     Mixed,
+    /// Calls that move no data, many in flight; and NULL beside a flood of stable WRITEs.
+    SmallCalls,
+    /// READs over more and more connections, and beside idle ones.
+    Connections,
     /// IOzone's table: records of 1 KiB to 16 MiB, written, rewritten, read, reread.
     Iozone,
     /// A file written and read with more and more calls in flight.
@@ -35,6 +41,14 @@ pub enum Workload {
     IorHard,
     /// One stream of WRITEs, shuffled within more and more of them.
     OutOfOrder,
+    /// A file that is written and read while it outgrows the server's memory.
+    TipOver,
+    /// A source tree that is unpacked: directories, many small files, some symbolic links.
+    Untar,
+    /// The generator itself: small calls, READs and WRITEs against the responder that touches no file.
+    Ceiling,
+    /// A load that was recorded on a server.
+    Replay,
 }
 
 /// The numbers of a run. What a workload does not use is at its default.
@@ -54,9 +68,14 @@ pub struct Settings {
     pub rate: Option<f64>,
     /// Names in the directory.
     pub names: u64,
-    /// Whether files that are read may be in the page cache already. Otherwise they are dropped from it, where it is
-    /// this host's.
+    /// Whether files that are read may be in the page cache already; otherwise they are dropped from this host's.
     pub cached: bool,
+    /// Connections that are open and idle beside those that are measured.
+    #[serde(default)]
+    pub idle: usize,
+    /// How long the generator looks for replies before it sleeps, and the responder for calls, in microseconds.
+    #[serde(default)]
+    pub busy_poll_us: u64,
 }
 
 /// A number of [`Settings`] that can be given.
@@ -78,6 +97,8 @@ pub enum Number {
     Names,
     /// [`Settings::cached`].
     Cached,
+    /// [`Settings::idle`].
+    Idle,
 }
 
 /// What a row's throughput is counted in.
@@ -88,6 +109,8 @@ pub enum Unit {
     Mib,
     /// Calls per second.
     Calls,
+    /// Files and symbolic links per second.
+    Files,
 }
 
 /// One measurement of a workload, and what surrounds it.
@@ -105,6 +128,10 @@ pub struct Step {
     pub before: Option<Before>,
     /// What is removed afterwards, and not measured.
     pub after: Option<After>,
+    /// Whether how it went is kept, moment by moment.
+    pub is_watched: bool,
+    /// How many connections are open and idle meanwhile.
+    pub idle: usize,
 }
 
 /// What is done before a measurement.
@@ -129,6 +156,7 @@ const DATA: &str = "data";
 const NEW: &str = "written";
 const NAMES: &str = "names";
 const RANDOM_BYTES: u32 = 4096;
+const LARGEST_BYTES: u32 = 1 << 20;
 const HARD_BYTES: u32 = 47_008;
 const SEED: u64 = 1;
 /// IOzone's table goes from 1 KiB to 16 MiB in steps of four, and the last is what is left.
@@ -141,18 +169,23 @@ const FLOOD_DEPTH: usize = 16;
 const FLOOD_BYTES: u32 = 1 << 20;
 
 impl Workload {
-    /// All of them, in the order of the help.
-    pub const ALL: [Self; 10] = [
+    /// All of them that are made up, in the order of the help: without the replay, which takes a recording.
+    pub const ALL: [Self; 15] = [
         Self::SeqRead,
         Self::SeqWrite,
         Self::Random4k,
         Self::Metadata,
         Self::Mixed,
+        Self::SmallCalls,
+        Self::Connections,
         Self::Iozone,
         Self::MkfileDd,
         Self::IorEasy,
         Self::IorHard,
         Self::OutOfOrder,
+        Self::TipOver,
+        Self::Untar,
+        Self::Ceiling,
     ];
 
     /// Its name on the command line.
@@ -164,11 +197,17 @@ impl Workload {
             Self::Random4k => "random-4k",
             Self::Metadata => "metadata",
             Self::Mixed => "mixed",
+            Self::SmallCalls => "small-calls",
+            Self::Connections => "connections",
             Self::Iozone => "iozone",
             Self::MkfileDd => "mkfile-dd",
             Self::IorEasy => "ior-easy",
             Self::IorHard => "ior-hard",
             Self::OutOfOrder => "out-of-order",
+            Self::TipOver => "tip-over",
+            Self::Untar => "untar",
+            Self::Ceiling => "ceiling",
+            Self::Replay => "replay",
         }
     }
 
@@ -185,6 +224,8 @@ impl Workload {
                 "How fast are names made, looked at, listed, renamed and removed in one directory?"
             }
             Self::Mixed => "How long do small calls take beside somebody who floods the server?",
+            Self::SmallCalls => "How many calls that move no data are answered in a second?",
+            Self::Connections => "What do more connections cost, busy and idle ones?",
             Self::Iozone => "How long does a call take, by the length of the record?",
             Self::MkfileDd => "How many calls in flight fill the pipe?",
             Self::IorEasy => "How fast do clients write and read, each a file of its own?",
@@ -192,6 +233,10 @@ impl Workload {
                 "How fast do clients write and read one file together, with records of 47008 bytes?"
             }
             Self::OutOfOrder => "What does it cost when WRITEs come out of order?",
+            Self::TipOver => "What happens when the data outgrows the server's memory?",
+            Self::Untar => "How fast is a source tree unpacked?",
+            Self::Ceiling => "What can the load generator itself do on this machine?",
+            Self::Replay => "What would this have done for the load that was recorded?",
         }
     }
 
@@ -203,27 +248,52 @@ impl Workload {
             Self::Random4k => (256, RANDOM_BYTES, 32, 1),
             Self::Metadata => (0, RANDOM_BYTES, 8, 1),
             Self::Mixed => (128, RANDOM_BYTES, 16, 1),
+            Self::SmallCalls => (64, RANDOM_BYTES, 32, 1),
+            Self::Connections => (64, RANDOM_BYTES, 256, 1),
             Self::Iozone => (16, RANDOM_BYTES, 1, 1),
             Self::MkfileDd => (64, 64 << 10, 1, 1),
             Self::IorEasy => (64, 1 << 20, 8, 4),
             Self::IorHard => (128, HARD_BYTES, 8, 4),
             Self::OutOfOrder => (128, 64 << 10, 64, 1),
+            Self::TipOver => (2048, 1 << 20, 16, 1),
+            Self::Untar => (0, RANDOM_BYTES, 1, 1),
+            Self::Ceiling => (64, LARGEST_BYTES, 1, 1),
+            Self::Replay => (0, 1, 1, 1),
         };
         Settings {
             size_bytes: size_mib << 20,
             record_bytes,
             depth,
             connections,
-            seconds: 2.0,
+            seconds: match self {
+                Self::Ceiling => 0.5,
+                Self::SmallCalls | Self::Connections => 1.0,
+                _ => 2.0,
+            },
             rate: match self {
                 Self::Mixed => Some(500.0),
                 _ => None,
             },
             names: match self {
-                Self::Metadata => 1000,
+                Self::Metadata | Self::Untar => 1000,
                 _ => 0,
             },
             cached: false,
+            idle: match self {
+                Self::Connections => 1000,
+                _ => 0,
+            },
+            busy_poll_us: 0,
+        }
+    }
+
+    /// The size that files have unless another one is given, for servers of so much memory.
+    #[must_use]
+    pub fn default_size_bytes(self, memory_bytes: Option<u64>) -> u64 {
+        match (self, memory_bytes) {
+            // Most of what is read has to be outside of memory in the end.
+            (Self::TipOver, Some(bytes)) => bytes.saturating_mul(4),
+            _ => self.defaults().size_bytes,
         }
     }
 
@@ -231,16 +301,35 @@ impl Workload {
     #[must_use]
     pub const fn uses(self, number: Number) -> bool {
         match number {
-            Number::Size | Number::Cached => !matches!(self, Self::Metadata),
-            Number::Record => !matches!(self, Self::Metadata | Self::Iozone),
-            Number::Depth => !matches!(self, Self::MkfileDd),
-            Number::Connections => true,
-            Number::Seconds => matches!(self, Self::Random4k | Self::Mixed),
+            Number::Size => !matches!(
+                self,
+                Self::Metadata | Self::Untar | Self::Ceiling | Self::Replay
+            ),
+            Number::Cached => !matches!(
+                self,
+                Self::Metadata
+                    | Self::SmallCalls
+                    | Self::Connections
+                    | Self::TipOver
+                    | Self::Untar
+                    | Self::Ceiling
+            ),
+            Number::Record => !matches!(
+                self,
+                Self::Metadata | Self::Iozone | Self::Untar | Self::Ceiling
+            ),
+            Number::Depth => !matches!(self, Self::MkfileDd | Self::Ceiling),
+            Number::Connections => !matches!(self, Self::Connections),
+            Number::Idle => matches!(self, Self::Connections),
+            Number::Seconds => matches!(
+                self,
+                Self::Random4k | Self::Mixed | Self::SmallCalls | Self::Connections | Self::Ceiling
+            ),
             Number::Rate => matches!(
                 self,
                 Self::SeqRead | Self::SeqWrite | Self::Random4k | Self::Metadata | Self::Mixed
             ),
-            Number::Names => matches!(self, Self::Metadata),
+            Number::Names => matches!(self, Self::Metadata | Self::Untar),
         }
     }
 
@@ -251,19 +340,22 @@ impl Workload {
         let whole = settings.size_bytes.next_multiple_of(1 << 20);
         let all = || Records::new(1 << 20, whole, Order::Forward);
         match self {
-            Self::SeqRead | Self::Random4k | Self::Mixed => Some((shared(DATA), all())),
+            Self::SeqRead | Self::Random4k | Self::Mixed | Self::SmallCalls | Self::Connections => {
+                Some((shared(DATA), all()))
+            }
             _ => None,
         }
     }
 
-    /// Bytes that the files of one target have at most.
+    /// Bytes that the files of so many targets have at most, at the same time.
     #[must_use]
-    pub fn bytes_needed(self, settings: &Settings) -> u64 {
+    pub fn bytes_needed(self, settings: &Settings, targets: u64) -> u64 {
         let files = match self {
-            Self::SeqRead | Self::Random4k | Self::SeqWrite => 1,
-            Self::Mixed => 2,
-            Self::IorEasy => settings.connections as u64,
-            _ => 1,
+            // Each target's file is gone before the next one's turn.
+            Self::SeqWrite | Self::OutOfOrder | Self::TipOver => targets.min(1),
+            Self::Mixed => targets.saturating_mul(2),
+            Self::IorEasy => targets.saturating_mul(settings.connections as u64),
+            _ => targets,
         };
         settings.size_bytes.saturating_mul(files)
     }
@@ -280,11 +372,18 @@ impl Workload {
             Self::Random4k => settings.random(),
             Self::Metadata => settings.metadata(),
             Self::Mixed => settings.mixed(),
+            Self::SmallCalls => settings.small_calls(),
+            Self::Connections => settings.connecting(),
             Self::Iozone => settings.iozone(),
             Self::MkfileDd => settings.in_flight(),
             Self::IorEasy => settings.ior(&Name::Own(NEW.to_owned())),
             Self::IorHard => settings.ior(&shared(NEW)),
             Self::OutOfOrder => settings.out_of_order(),
+            Self::TipOver => vec![settings.growing()],
+            Self::Untar => vec![settings.unpacking()],
+            Self::Ceiling => settings.ceiling(),
+            // Its calls come out of a recording.
+            Self::Replay => Vec::new(),
         })
     }
 }
@@ -297,7 +396,7 @@ impl Settings {
             let most = limits::RECORD_BYTES_MAX >> 20;
             return refused(format!("--record: give 1 byte to {most} MiB"));
         }
-        if workload != Workload::Metadata
+        if workload.uses(Number::Size)
             && !(u64::from(record)..=limits::FILE_BYTES_MAX).contains(&self.size_bytes)
         {
             return refused("--size: give at least one record, and at most 16 TiB".to_owned());
@@ -312,6 +411,10 @@ impl Settings {
         if let Some((option, _, most)) = wrong {
             return refused(format!("{option}: give 1 to {most}"));
         }
+        if self.idle > limits::IDLE_CONNECTIONS_MAX {
+            let most = limits::IDLE_CONNECTIONS_MAX;
+            return refused(format!("--idle: give 0 to {most}"));
+        }
         if !(0.01..=limits::SECONDS_MAX).contains(&self.seconds) {
             return refused("--seconds: give 0.01 to 86400".to_owned());
         }
@@ -319,7 +422,7 @@ impl Settings {
         if !self.rate.is_none_or(within) {
             return refused("--rate: give 0.001 to 10000000 calls a second".to_owned());
         }
-        if workload == Workload::Metadata && !(1..=limits::NAMES_MAX).contains(&self.names) {
+        if workload.uses(Number::Names) && !(1..=limits::NAMES_MAX).contains(&self.names) {
             return refused(format!("--names: give 1 to {}", limits::NAMES_MAX));
         }
         Ok(())
@@ -397,6 +500,34 @@ impl Settings {
         ]
     }
 
+    fn growing(&self) -> Step {
+        let work = Work::Grow {
+            file: shared(NEW),
+            records: self.records(self.record_bytes, Order::Forward),
+        };
+        Step {
+            after: Some(After::File(shared(NEW))),
+            is_watched: true,
+            ..step("write and read", Unit::Mib, self.load(work, Amount::Once))
+        }
+    }
+
+    fn unpacking(&self) -> Step {
+        let names = Names {
+            directory: NAMES.to_owned(),
+            count: self.names,
+        };
+        Step {
+            before: Some(Before::Directory(NAMES.to_owned())),
+            after: Some(After::Directory(NAMES.to_owned())),
+            ..step(
+                "unpack",
+                Unit::Files,
+                self.load(Work::Unpack(names), Amount::Once),
+            )
+        }
+    }
+
     fn metadata(&self) -> Vec<Step> {
         let names = || Names {
             directory: NAMES.to_owned(),
@@ -445,6 +576,10 @@ impl Settings {
             Step {
                 beside: Some(("the reader".to_owned(), flood(read(DATA, all)))),
                 ..step("small calls beside a reader", Unit::Calls, load())
+            },
+            Step {
+                beside: Some(("the stable writer".to_owned(), self.stable_flood())),
+                ..step("small calls beside a stable writer", Unit::Calls, load())
             },
         ]
     }
@@ -548,6 +683,8 @@ fn step(name: &str, unit: Unit, load: Load) -> Step {
         beside: None,
         before: None,
         after: None,
+        is_watched: false,
+        idle: 0,
     }
 }
 
@@ -603,7 +740,8 @@ mod tests {
                 for load in std::iter::once(&step.load).chain(step.beside.as_ref().map(|b| &b.1)) {
                     if let Work::Write {
                         file, is_new: true, ..
-                    } = &load.work
+                    }
+                    | Work::Grow { file, .. } = &load.work
                     {
                         assert!(!there.contains(file), "{}", step.name);
                         there.push(file.clone());
@@ -626,6 +764,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_removed_with_each_step_needs_room_once() {
+        for workload in Workload::ALL {
+            let settings = workload.defaults();
+            let steps = workload.steps(&settings).unwrap();
+            let is_gone = |step: &Step| matches!(&step.after, Some(After::File(_)));
+            let is_once = workload.files(&settings).is_none() && steps.iter().all(is_gone);
+            let [one, four] = [1, 4].map(|targets| workload.bytes_needed(&settings, targets));
+            assert_eq!(
+                four,
+                one * if is_once { 1 } else { 4 },
+                "{}",
+                workload.name()
+            );
+        }
+    }
+
+    #[test]
     fn numbers_out_of_range_are_refused() {
         let refused = |workload: Workload, change: fn(&mut Settings)| {
             let mut settings = workload.defaults();
@@ -639,5 +794,6 @@ mod tests {
         refused(Workload::Random4k, |settings| settings.seconds = f64::NAN);
         refused(Workload::Mixed, |settings| settings.rate = Some(0.0));
         refused(Workload::Metadata, |settings| settings.names = 0);
+        refused(Workload::Connections, |settings| settings.idle = 99_999);
     }
 }

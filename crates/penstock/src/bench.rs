@@ -1,6 +1,8 @@
 //! `penstock bench`: loads on servers and file systems, and a report of how they were borne.
 
+mod ceiling;
 mod compare;
+mod replay;
 mod targets;
 
 use std::ffi::OsString;
@@ -9,12 +11,13 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use nfs_io::BusyPoll;
 use nfs_load::error::LoadError;
 use nfs_load::pace::Stop;
 use nfs_load::report::page::Page;
 use nfs_load::report::{Report, html};
 use nfs_load::run::{self, Event, Plan};
-use nfs_load::target::command_line;
+use nfs_load::target::{Target, command_line};
 use nfs_load::workload::{Number, Settings, Workload};
 
 use crate::exit::UsageError;
@@ -27,9 +30,9 @@ use targets::TargetArgs;
 ///
 /// Puts a load on each target in turn, as often as --repetitions says, and shows
 /// medians with their range: throughput (COMMIT included), latencies, processor
-/// time where the server is ours. Without a target, that is --self: our server in
-/// each of its modes, started for it and gone with it. Files are made in a new
-/// directory, which is removed again.
+/// time where the run started the server. Without a target, that is --self: our
+/// server in each of its modes, started for it and gone with it. Files are made in
+/// a new directory, which is removed again.
 ///
 /// Examples:
 ///
@@ -65,8 +68,12 @@ enum What {
     Random4k(Box<LoadArgs>),
     /// Names of one directory: create, stat, readdir, rename, remove
     Metadata(Box<LoadArgs>),
-    /// Small calls by the clock, alone and beside a flooding writer and a flooding reader
+    /// Small calls by the clock, alone and beside a flooding writer, reader and stable writer
     Mixed(Box<LoadArgs>),
+    /// NULL, GETATTR, LOOKUP and ACCESS, many in flight; and NULL beside a flood of stable WRITEs
+    SmallCalls(Box<LoadArgs>),
+    /// READs over 1, 4, 16 and 256 connections and beside idle ones, and what those cost
+    Connections(Box<LoadArgs>),
     /// Records of 1 KiB to 16 MiB: write, rewrite, read, reread, in microseconds for a call
     Iozone(Box<LoadArgs>),
     /// A file written and read with 1 to 32 calls in flight
@@ -77,6 +84,12 @@ enum What {
     IorHard(Box<LoadArgs>),
     /// A stream of WRITEs, in order and shuffled within 2 to 64
     OutOfOrder(Box<LoadArgs>),
+    /// A file written and read while it outgrows memory, moment by moment
+    TipOver(Box<LoadArgs>),
+    /// A source tree unpacked: directories, many small files, some symbolic links
+    Untar(Box<LoadArgs>),
+    Ceiling(Box<ceiling::Args>),
+    Replay(Box<replay::Args>),
     Compare(compare::Args),
 }
 
@@ -112,6 +125,14 @@ struct LoadArgs {
     /// Leave files that are read in this host's page cache
     #[arg(long)]
     cached: bool,
+    /// Connections that are open and idle beside those that are measured
+    #[arg(long, value_name = "N")]
+    idle: Option<usize>,
+
+    /// How long the generator looks for replies before it sleeps, for example 50us: without it, at --depth=1, its own
+    /// wake-ups are part of what is measured
+    #[arg(long, value_name = "TIME", default_value_t = BusyPoll::OFF)]
+    busy_poll: BusyPoll,
 
     /// Write the report into this directory: report.html, report.json, report.md
     #[arg(long, value_name = "DIR")]
@@ -134,11 +155,17 @@ impl Args {
             What::Random4k(args) => (Workload::Random4k, args),
             What::Metadata(args) => (Workload::Metadata, args),
             What::Mixed(args) => (Workload::Mixed, args),
+            What::SmallCalls(args) => (Workload::SmallCalls, args),
+            What::Connections(args) => (Workload::Connections, args),
             What::Iozone(args) => (Workload::Iozone, args),
             What::MkfileDd(args) => (Workload::MkfileDd, args),
             What::IorEasy(args) => (Workload::IorEasy, args),
             What::IorHard(args) => (Workload::IorHard, args),
             What::OutOfOrder(args) => (Workload::OutOfOrder, args),
+            What::TipOver(args) => (Workload::TipOver, args),
+            What::Untar(args) => (Workload::Untar, args),
+            What::Ceiling(args) => return args.run(),
+            What::Replay(args) => return args.run(),
             What::Compare(args) => return args.run(),
         };
         args.run(workload)
@@ -149,48 +176,14 @@ impl LoadArgs {
     fn run(&self, workload: Workload) -> anyhow::Result<ExitCode> {
         message::begin(self.common.log_json);
         crate::results::begin(self.common.json);
-        let plan = self.plan(workload)?;
-        if let Some(directory) = &self.report {
-            // It must not turn out after the measurements that there is no place for them.
-            std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
-        }
-        let Some(report) = measured(plan, self.common.quiet)? else {
-            return Ok(interrupt::exit_code());
-        };
-        if let Some(directory) = &self.report {
-            write(directory, &report)?;
-        }
-        let text = match self.common.json {
-            true => format!("{}\n", serde_json::to_string(&report)?),
-            false => Page::of(&report).text(),
-        };
-        std::io::Write::write_all(&mut std::io::stdout().lock(), text.as_bytes())?;
-        Ok(match report.missing.is_empty() {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
-        })
-    }
-
-    fn plan(&self, workload: Workload) -> anyhow::Result<Plan> {
+        let settings = self.settings(workload)?;
         let plan = Plan {
-            workload,
-            settings: self.settings(workload)?,
-            targets: self.targets.targets()?,
-            repetitions: self.repetitions,
-            directory: self.targets.directory(),
-            program: std::env::current_exe().context("cannot find this program")?,
-            options: self.common.mount_options(),
-            command: command_line(
-                &std::iter::once(OsString::from("penstock"))
-                    .chain(std::env::args_os().skip(1))
-                    .collect::<Vec<_>>(),
-            ),
-            began: format!("{:.0}", jiff::Timestamp::now()),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            settings,
+            ..self
+                .targets
+                .plan(workload, self.repetitions, &self.common)?
         };
-        // What is out of range is known before anything is started.
-        plan.check().map_err(usage)?;
-        Ok(plan)
+        carried_out(plan, self.report.as_deref(), &self.common)
     }
 
     fn settings(&self, workload: Workload) -> Result<Settings, UsageError> {
@@ -207,6 +200,7 @@ impl LoadArgs {
             (self.rate.is_some(), Number::Rate, "--rate"),
             (self.names.is_some(), Number::Names, "--names"),
             (self.cached, Number::Cached, "--cached"),
+            (self.idle.is_some(), Number::Idle, "--idle"),
         ];
         let unused = given
             .iter()
@@ -220,7 +214,9 @@ impl LoadArgs {
         let defaults = workload.defaults();
         let record = self.record.map_or(Ok(defaults.record_bytes), u32::try_from);
         Ok(Settings {
-            size_bytes: self.size.unwrap_or(defaults.size_bytes),
+            size_bytes: self
+                .size
+                .unwrap_or_else(|| workload.default_size_bytes(self.targets.memory_bytes())),
             // Longer than anything that is allowed, which is told with the bound.
             record_bytes: record.unwrap_or(u32::MAX),
             depth: self.depth.unwrap_or(defaults.depth),
@@ -229,8 +225,84 @@ impl LoadArgs {
             rate: self.rate.or(defaults.rate),
             names: self.names.unwrap_or(defaults.names),
             cached: self.cached,
+            idle: self.idle.unwrap_or(defaults.idle),
+            busy_poll_us: self.busy_poll.microseconds(),
         })
     }
+}
+
+/// The plan of a workload with its usual numbers.
+fn plan(
+    workload: Workload,
+    targets: Vec<Target>,
+    repetitions: u32,
+    common: &Common,
+) -> anyhow::Result<Plan> {
+    Ok(Plan {
+        workload,
+        settings: workload.defaults(),
+        targets,
+        repetitions,
+        directory: std::env::temp_dir(),
+        program: std::env::current_exe().context("cannot find this program")?,
+        options: common.mount_options(),
+        memory_bytes: None,
+        command: again(),
+        began: format!("{:.0}", jiff::Timestamp::now()),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        commit: commit(),
+    })
+}
+
+/// Carries a plan out.
+fn carried_out(plan: Plan, report: Option<&Path>, common: &Common) -> anyhow::Result<ExitCode> {
+    // What is out of range is known before anything is started.
+    plan.check().map_err(usage)?;
+    let run = move |stop: &Stop, tell: &mut dyn FnMut(Event<'_>)| run::run(&plan, stop, tell);
+    told(report, common, run)
+}
+
+/// Measures, and prints and writes what came of it.
+fn told(
+    directory: Option<&Path>,
+    common: &Common,
+    run: impl FnOnce(&Stop, &mut dyn FnMut(Event<'_>)) -> Result<Report, LoadError> + Send + 'static,
+) -> anyhow::Result<ExitCode> {
+    if let Some(directory) = directory {
+        // It must not turn out after the measurements that there is no place for them.
+        std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+    }
+    let Some(report) = measured(common.quiet, run)? else {
+        return Ok(interrupt::exit_code());
+    };
+    if let Some(directory) = directory {
+        write(directory, &report)?;
+    }
+    let text = match common.json {
+        true => format!("{}\n", serde_json::to_string(&report)?),
+        false => Page::of(&report).text(),
+    };
+    std::io::Write::write_all(&mut std::io::stdout().lock(), text.as_bytes())?;
+    Ok(match report.missing.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// The commit that the program was built of, as whoever built it told: a build script that looked for it would make
+/// another program in each directory.
+fn commit() -> Option<String> {
+    let told = option_env!("PENSTOCK_COMMIT").filter(|commit| !commit.is_empty());
+    told.map(str::to_owned)
+}
+
+/// The command that repeats this run.
+fn again() -> String {
+    let arguments = std::env::args_os().skip(1);
+    let words: Vec<OsString> = std::iter::once(OsString::from("penstock"))
+        .chain(arguments)
+        .collect();
+    command_line(&words)
 }
 
 /// An error of usage where the load says that a setting is wrong.
@@ -241,8 +313,11 @@ fn usage(error: LoadError) -> anyhow::Error {
     }
 }
 
-/// Runs the plan on a thread of its own; `None` if it was interrupted.
-fn measured(plan: Plan, quiet: bool) -> anyhow::Result<Option<Report>> {
+/// Runs a plan on a thread of its own; `None` if it was interrupted.
+fn measured(
+    quiet: bool,
+    plan: impl FnOnce(&Stop, &mut dyn FnMut(Event<'_>)) -> Result<Report, LoadError> + Send + 'static,
+) -> anyhow::Result<Option<Report>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -253,7 +328,7 @@ fn measured(plan: Plan, quiet: bool) -> anyhow::Result<Option<Report>> {
         let told = stop.clone();
         let work = tokio::task::spawn_blocking(move || {
             let line = line(quiet);
-            let result = run::run(&plan, &told, &mut |event| show(&line, &event));
+            let result = plan(&told, &mut |event| show(&line, &event));
             line.finish_and_clear();
             result
         });
@@ -262,7 +337,9 @@ fn measured(plan: Plan, quiet: bool) -> anyhow::Result<Option<Report>> {
     runtime.shutdown_background();
     match ended {
         Ended::GivenUp => {
-            message::warn("ended while calls were on their way: files of the run may be left");
+            message::warn(
+                "ended while calls were on their way: files of the run may be left, which the next one removes",
+            );
             Ok(None)
         }
         Ended::Done { value, .. } => match value.context("the run panicked")? {

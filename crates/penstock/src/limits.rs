@@ -23,6 +23,9 @@ pub(crate) const COPIES_UNTOLD: Duration = Duration::from_secs(2);
 /// Bytes of a line that `penstock audit` reads at once; none that a server writes is as long.
 pub(crate) const AUDIT_LINE_BYTES_MAX: u64 = 64 << 10;
 
+/// Smallest size, in bytes, that `penstock trace record` may be told to end at: its beginning and some calls.
+pub(crate) const RECORDING_BYTES_MIN: u64 = 4096;
+
 /// How often `penstock audit` opens the files of an audit that is begun anew between the two.
 pub(crate) const AUDIT_OPENS_MAX: usize = 8;
 

@@ -1,4 +1,6 @@
-//! `penstock trace`: what single calls of a running server do, step by step.
+//! `penstock trace`: what single calls of a running server do, step by step; and, with `record`, a file of them.
+
+mod record;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -23,7 +25,10 @@ use crate::{results, running};
 /// nesting of the code, each with its time. All steps of all calls are recorded for as long as this runs.
 /// `penstock ctl trace tree` is the same command.
 #[derive(clap::Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
     /// State directory of the server. Default: that of the only one that runs
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
@@ -32,6 +37,11 @@ pub(crate) struct Args {
     json: bool,
     #[command(flatten)]
     tree: TreeArgs,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Action {
+    Record(record::Args),
 }
 
 /// Which calls are shown, how many and in which form.
@@ -71,6 +81,9 @@ pub(crate) struct TreeArgs {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        if let Some(Action::Record(args)) = self.action {
+            return args.run();
+        }
         results::begin(self.json);
         let directory = match self.state_dir {
             Some(directory) => directory,

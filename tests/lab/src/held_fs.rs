@@ -2,7 +2,7 @@
 //! given bytes wait until the test lets them go. Empty files can be made beside it, at once.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -13,6 +13,7 @@ use fuser::{
     ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request,
     SessionACL, WriteFlags,
 };
+use rustix::mount::UnmountFlags;
 use tokio::sync::Notify;
 
 /// Name of the one file, in the root directory.
@@ -28,6 +29,7 @@ const MADE_INODE: u64 = 3;
 /// The mounted file system. On drop all that waits is let go, and it is unmounted.
 pub struct HeldFs {
     gate: Arc<Gate>,
+    point: PathBuf,
     session: Option<BackgroundSession>,
 }
 
@@ -217,7 +219,12 @@ impl HeldFs {
         config.acl = SessionACL::All;
         let session = fuser::spawn_mount(Served(Arc::clone(&gate)), point, &config);
         let session = Some(session.context("mount a FUSE file system")?);
-        Ok(Self { gate, session })
+        let point = point.to_owned();
+        Ok(Self {
+            gate,
+            point,
+            session,
+        })
     }
 
     /// All reads wait from now on.
@@ -309,9 +316,14 @@ impl HeldFs {
 impl Drop for HeldFs {
     fn drop(&mut self) {
         self.let_all_go();
-        if let Some(session) = self.session.take()
-            && let Err(error) = session.umount_and_join()
-        {
+        // By force: a mount namespace that was made meanwhile has a copy of the mount, and would keep it alive.
+        let flags = UnmountFlags::FORCE | UnmountFlags::DETACH;
+        let unmounted = rustix::mount::unmount(&self.point, flags);
+        let ended = unmounted.map_err(std::io::Error::from).and_then(|()| {
+            let session = self.session.take();
+            session.map_or(Ok(()), BackgroundSession::join)
+        });
+        if let Err(error) = ended {
             println!("     left behind: a FUSE mount ({error})");
         }
     }

@@ -5,9 +5,7 @@
 //! the device, also while a failure unwinds. Nothing here judges a server and nothing prints, but
 //! for what could not be given back. `nfs-test`, `nfs-bench` and the crates' own tests build on it.
 
-pub mod cgroup;
 mod frozen;
-pub mod ganesha;
 pub mod held_fs;
 mod hold;
 mod knfsd;

@@ -225,25 +225,26 @@ impl Server {
         self.no_panic()
     }
 
-    /// Waits until a thread of the server waits in the kernel and no signal can interrupt it (state `D` of
-    /// proc(5)).
+    /// Waits until a thread of the server waits for a file system that is frozen ([`Frozen`]) to be thawed.
+    ///
+    /// [`Frozen`]: crate::Frozen
     ///
     /// # Errors
     /// When none does in time.
-    pub fn until_stuck(&self, within: Duration) -> Result<()> {
+    pub fn until_it_waits_for_a_thaw(&self, within: Duration) -> Result<()> {
+        // Where the kernel makes a change wait (sb_start_write). The state `D` would not tell: a thread has it for a
+        // moment at many a lock.
+        const WAITS: &str = "percpu_rwsem_wait";
         let deadline = Instant::now() + within;
         loop {
             for thread in fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
                 // A thread that has ended meanwhile waits for nothing.
-                let stat = fs::read_to_string(thread?.path().join("stat")).unwrap_or_default();
-                let state = stat
-                    .rsplit_once(") ")
-                    .map(|(_, rest)| rest.starts_with('D'));
-                if state == Some(true) {
+                let place = fs::read_to_string(thread?.path().join("wchan")).unwrap_or_default();
+                if place == WAITS {
                     return Ok(());
                 }
             }
-            ensure!(Instant::now() < deadline, "no thread waits in the kernel");
+            ensure!(Instant::now() < deadline, "no thread waits for the thaw");
             std::thread::yield_now();
         }
     }

@@ -29,7 +29,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     // It starts programs and knows no protocol, so that every crate's tests may use it.
     ("nfs-lab", &[]),
     // The test crate uses what it tests with; the servers it tests are real processes.
-    ("nfs-test", &["nfs-client", "nfs-lab", "nfs-wire"]),
+    (
+        "nfs-test",
+        &["nfs-client", "nfs-lab", "nfs-load", "nfs-wire"],
+    ),
     ("xtask", &[]),
 ];
 

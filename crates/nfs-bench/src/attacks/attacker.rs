@@ -170,6 +170,7 @@ impl Target {
             handles: None,
             cpu: None,
             from: Some(self.job.from),
+            busy_poll: Default::default(),
         })?;
         self.count(usize::try_from(sample.calls)?);
         Ok(())

@@ -55,7 +55,7 @@ pub fn run(options: &Options) -> Result<Report> {
     let mut turns = Turns::new();
     let machine = Machine::look()?;
     let stage = Stage::set(None)?;
-    let mut kinds = Kind::ALL.to_vec();
+    let mut kinds = Kind::USUAL.to_vec();
     kinds.retain(|kind| options.servers.is_empty() || options.servers.contains(kind));
     if kinds.contains(&Kind::Ganesha) && !ganesha_is_installed() {
         turns
@@ -186,20 +186,16 @@ pub(super) fn start(
     let ours = |engine| {
         Program::Penstock(Penstock {
             engine: Some(engine),
-            mode: None,
-            reserve: None,
-            order: false,
             pseudo: "/",
-            guests: None,
-            read_ahead: None,
-            staging: false,
             neighbours: Some(neighbours),
+            busy_poll: kind.busy_poll(),
+            ..Penstock::default()
         })
     };
     let program = match kind {
-        Kind::PenstockUring => ours(Engine::Uring),
+        Kind::PenstockUring | Kind::PenstockPolling => ours(Engine::Uring),
         Kind::PenstockThreads => ours(Engine::Threads),
-        Kind::Ganesha => Program::Ganesha,
+        Kind::Ganesha | Kind::Responder => kind.program(),
     };
     let directory = stage.exports.join(format!("export-{turn}"));
     std::fs::create_dir_all(&directory)?;

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, Result};
 use nfs_lab::Engine;
-use nfs_lab::cgroup::Cgroup;
+use nfs_load::cgroup::Cgroup;
 use serde::Serialize;
 
 use super::run::Case;
@@ -109,13 +109,8 @@ fn served(
         program: Program::Penstock(Penstock {
             engine: Some(Engine::Uring),
             mode: Some(case.way.word()),
-            read_ahead: None,
-            reserve: None,
-            order: false,
-            staging: false,
             pseudo: "/",
-            guests: None,
-            neighbours: None,
+            ..Penstock::default()
         }),
         directory: &volume.directory,
         work: &work,

@@ -11,7 +11,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
+use nfs_io::BusyPoll;
 use nfs_wire::record::{RecordCutter, RecordLimits};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 
 use super::workload::{Slots, Target, Workload, prepare};
 use crate::calls::{connect, first_xid};
@@ -49,6 +52,8 @@ pub struct Load {
     pub cpu: Option<usize>,
     /// The address of this machine that the calls come from; `None` leaves it to the kernel.
     pub from: Option<Ipv4Addr>,
+    /// How long the load looks for a reply before it sleeps.
+    pub busy_poll: BusyPoll,
 }
 
 /// Runs a load: mounts, prepares the files it needs, then measures.
@@ -73,7 +78,7 @@ pub fn run(load: &Load) -> Result<Sample> {
         handles: load.handles.as_deref(),
     };
     let (slots, session) = prepare(load.workload, load.depth, &target, &mut stream)?;
-    let sample = measure(&mut stream, slots, load.amount)?;
+    let sample = measure(&mut stream, slots, load)?;
     if let Some(session) = session {
         session.end(&mut stream)?;
     }
@@ -90,7 +95,7 @@ struct Loop {
     out: Vec<u8>,
 }
 
-fn measure(stream: &mut TcpStream, slots: Slots, amount: Amount) -> Result<Sample> {
+fn measure(stream: &mut TcpStream, slots: Slots, load: &Load) -> Result<Sample> {
     let depth = slots.len();
     let mut state = Loop {
         slots,
@@ -100,9 +105,9 @@ fn measure(stream: &mut TcpStream, slots: Slots, amount: Amount) -> Result<Sampl
         out: Vec::new(),
     };
     let mut latencies = Histogram::<u64>::new(3)?;
-    let mut input = Input::new();
+    let mut input = Input::new(load.busy_poll);
     let start = Instant::now();
-    let (deadline, mut left) = match amount {
+    let (deadline, mut left) = match load.amount {
         Amount::For(duration) => (Some(start + duration), u64::MAX),
         Amount::Calls(calls) => (None, calls),
     };
@@ -187,23 +192,31 @@ struct Input {
     start: usize,
     end: usize,
     cutter: RecordCutter,
+    busy_poll: BusyPoll,
 }
 
 impl Input {
-    fn new() -> Self {
+    fn new(busy_poll: BusyPoll) -> Self {
         Self {
             bytes: vec![0; 2 * limits::REPLY_BYTES_MAX],
             start: 0,
             end: 0,
             cutter: RecordCutter::new(RecordLimits::whole(limits::REPLY_BYTES_MAX)),
+            busy_poll,
         }
     }
 
     /// Reads what is there, at least one byte. To be called when [`Input::next_record`] has no more.
     fn fill(&mut self, stream: &mut TcpStream) -> Result<()> {
-        let n = stream
-            .read(&mut self.bytes)
-            .context("waiting for a reply")?;
+        let bytes = &mut self.bytes[..];
+        let polled =
+            self.busy_poll
+                .look(|| match recv(&*stream, &mut *bytes, RecvFlags::DONTWAIT) {
+                    Err(Errno::AGAIN) => None,
+                    received => Some(received.map(|(n, _)| n).map_err(Into::into)),
+                });
+        let received = polled.unwrap_or_else(|| stream.read(bytes));
+        let n = received.context("waiting for a reply")?;
         if n == 0 {
             bail!("the server closed the connection");
         }

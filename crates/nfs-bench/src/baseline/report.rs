@@ -70,7 +70,8 @@ impl Row {
         format!("{workload}, depth {}, {server}", self.depth)
     }
 
-    fn rate(&self) -> Option<f64> {
+    /// The median of calls per second.
+    pub(crate) fn rate(&self) -> Option<f64> {
         median(self.samples.iter().map(Sample::rate))
     }
 }

@@ -15,7 +15,7 @@ use super::report::{Header, Report, Row};
 use super::workload::Workload;
 use crate::counters;
 use crate::sample::Sample;
-use crate::servers::{Penstock, Program, Server, Start, ganesha_is_installed};
+use crate::servers::{Penstock, Program, Responder, Server, Start, ganesha_is_installed};
 use crate::stage::{Stage, output};
 use crate::turns::{Machine, Turns};
 
@@ -39,10 +39,12 @@ pub struct Options {
     pub directory: Option<PathBuf>,
     /// Whether to leave out the count of system calls and instructions.
     pub quick: bool,
-    /// The servers to measure; an empty list means all of them.
+    /// The servers to measure; an empty list means [`Kind::USUAL`].
     pub servers: Vec<Kind>,
     /// Measure only workloads whose name contains this.
     pub filter: Option<String>,
+    /// Measure only these workloads; an empty list means all of them.
+    pub workloads: Vec<Workload>,
 }
 
 /// A server of the comparison.
@@ -51,22 +53,28 @@ pub struct Options {
 pub enum Kind {
     /// Ours, with the io_uring engine.
     PenstockUring,
+    /// Ours, with the io_uring engine and busy polling, asked by a load that polls, too.
+    PenstockPolling,
     /// Ours, with the thread-pool engine.
     PenstockThreads,
     /// NFS-Ganesha with its VFS back end, from the distribution's packages.
     Ganesha,
+    /// A responder that touches no file: what the load and loopback can do at most.
+    Responder,
 }
 
 impl Kind {
-    /// Every server, in the order in which they take turns.
-    pub const ALL: [Self; 3] = [Self::PenstockUring, Self::PenstockThreads, Self::Ganesha];
+    /// The servers that are measured unless others are named, in the order in which they take turns.
+    pub const USUAL: [Self; 3] = [Self::PenstockUring, Self::PenstockThreads, Self::Ganesha];
 
     /// The server's name in the report.
     pub fn name(self) -> &'static str {
         match self {
             Self::PenstockUring => "penstock (uring)",
+            Self::PenstockPolling => "penstock (polling)",
             Self::PenstockThreads => "penstock (threads)",
             Self::Ganesha => "ganesha",
+            Self::Responder => "responder",
         }
     }
 
@@ -75,27 +83,39 @@ impl Kind {
             Self::PenstockUring => 20_491,
             Self::PenstockThreads => 20_492,
             Self::Ganesha => 20_493,
+            // Ganesha has the port behind its own, too.
+            Self::Responder => 20_495,
+            Self::PenstockPolling => 20_496,
         }
     }
 
-    fn program(self) -> Program<'static> {
+    /// How long the server, and its load, look for more before they sleep, if they do.
+    pub(crate) const fn busy_poll(self) -> Option<&'static str> {
+        match self {
+            Self::PenstockPolling => Some("50us"),
+            Self::PenstockUring | Self::PenstockThreads | Self::Ganesha | Self::Responder => None,
+        }
+    }
+
+    /// The program that serves, with the settings of the baseline.
+    pub(crate) fn program(self) -> Program<'static> {
         let ours = |engine| {
             Program::Penstock(Penstock {
                 engine: Some(engine),
-                mode: None,
-                reserve: None,
-                order: false,
                 pseudo: "/",
-                guests: None,
-                read_ahead: None,
-                staging: false,
-                neighbours: None,
+                busy_poll: self.busy_poll(),
+                ..Penstock::default()
             })
         };
         match self {
-            Self::PenstockUring => ours(Engine::Uring),
+            Self::PenstockUring | Self::PenstockPolling => ours(Engine::Uring),
             Self::PenstockThreads => ours(Engine::Threads),
             Self::Ganesha => Program::Ganesha,
+            Self::Responder => Program::Responder(Responder {
+                file_bytes: 1 << 40,
+                delay_us: 0,
+                copied: false,
+            }),
         }
     }
 }
@@ -182,8 +202,10 @@ fn start(kind: Kind, stage: &Stage, cpu: usize, wrapper: &[String]) -> Result<Se
 
 /// The servers that take part; Ganesha is installed if it is missing and this process may do so.
 fn kinds(wanted: &[Kind], missing: &mut Vec<String>) -> Vec<Kind> {
-    let mut kinds = Kind::ALL.to_vec();
-    kinds.retain(|kind| wanted.is_empty() || wanted.contains(kind));
+    let mut kinds = match wanted {
+        [] => Kind::USUAL.to_vec(),
+        _ => wanted.to_vec(),
+    };
     if !kinds.contains(&Kind::Ganesha) || ganesha_is_installed() {
         return kinds;
     }
@@ -217,10 +239,9 @@ fn memories(servers: &[(Kind, Server)]) -> Result<Vec<(Kind, Memory)>> {
 fn rows(servers: &[(Kind, Server)], options: &Options) -> Vec<Row> {
     let mut rows = Vec::new();
     let wanted = |w: &Workload| {
-        options
-            .filter
-            .as_deref()
-            .is_none_or(|f| w.name().contains(f))
+        let filter = options.filter.as_deref();
+        filter.is_none_or(|f| w.name().contains(f))
+            && (options.workloads.is_empty() || options.workloads.contains(w))
     };
     for workload in Workload::ALL.into_iter().filter(wanted) {
         for depth in DEPTHS {
@@ -245,7 +266,9 @@ fn find(servers: &[(Kind, Server)], kind: Kind) -> Result<&Server> {
 }
 
 fn measure(server: &Server, row: &mut Row, options: &Options, cpu: usize, turns: &mut Turns) {
-    let amount = ["--seconds".to_owned(), options.seconds.to_string()];
+    let mut amount = vec!["--seconds".to_owned(), options.seconds.to_string()];
+    let polls = row.server.busy_poll();
+    amount.extend(polls.map(|time| format!("--busy-poll={time}")));
     let measured = turns.take(
         &row.label(),
         |_| {

@@ -7,8 +7,8 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use nfs_wire::nfs3::{
     self, ACCESS3_EXTEND, ACCESS3_MODIFY, ACCESS3_READ, AccessArgs, CreateArgs, CreateHow,
-    CreateOk, DirOpArgs, FileHandle, Filename, GetattrArgs, LookupArgs, Procedure, ReadArgs,
-    RemoveArgs, StableHow, WccData, WriteArgs, WriteOk,
+    CreateOk, DirOpArgs, FileHandle, Filename, GetattrArgs, LookupArgs, LookupOk, PostOpAttr,
+    Procedure, ReadArgs, RemoveArgs, StableHow, WccData, WriteArgs, WriteOk,
 };
 use nfs_wire::nfs4::ops::{
     AccessArgs as AccessArgs4, CloseArgs, GetattrArgs as GetattrArgs4, LookupArgs as LookupArgs4,
@@ -431,8 +431,10 @@ fn make_file(
         where_,
         how: CreateHow::Unchecked(mode(0o644)),
     };
-    let made = ask::<CreateOk, WccData>(stream, Procedure::Create, &create)?;
-    let file = made.obj.context("CREATE gave no handle")?;
+    ask::<CreateOk, WccData>(stream, Procedure::Create, &create)?;
+    // By its name: to the responder, which keeps nothing, what CREATE made is an empty file, and what LOOKUP finds is full.
+    let lookup = LookupArgs { what: where_ };
+    let file = ask::<LookupOk, PostOpAttr>(stream, Procedure::Lookup, &lookup)?.object;
     let count = u32::try_from(data.len())?;
     for block in 0..u64::try_from(blocks)? {
         let write = WriteArgs {

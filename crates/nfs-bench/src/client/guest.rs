@@ -39,7 +39,7 @@ pub fn set_wire() -> Result<()> {
     output("ip", &["link", "set", TAP, "up"]).map(drop)
 }
 
-/// Moves `bytes` between the server's file `remote` and nowhere, in a guest on core `cpu` with its files in `work`.
+/// Moves `bytes` between the server's file `remote` and nowhere, in a guest on core `cpu` with its files in `at`.
 ///
 /// # Errors
 /// The guest does not come up, does not end in time, or dd fails; the message has the guest's last words.
@@ -50,33 +50,12 @@ pub fn measure(
     bytes: u64,
     (cpu, at): (usize, &Path),
 ) -> Result<Spent> {
-    // What an earlier measurement has left.
-    let _was_none = fs::remove_dir_all(at);
-    fs::create_dir_all(at)?;
-    let (init, lines) = (at.join("init"), at.join("lines"));
-    fs::write(&init, script(on, work, remote, bytes, &lines)?)?;
-    fs::set_permissions(&init, fs::Permissions::from_mode(0o755))?;
-    let said = Lines::new(&lines)?;
-    let console = File::create(at.join("console"))?;
-    let mut command = on_core(cpu);
-    command
-        .args(uml::command_line(Kernel::Installed, at, TAP, &init)?)
-        .envs(uml::environment(at)?)
-        .stdin(Stdio::null())
-        .stdout(console.try_clone()?)
-        .stderr(console);
-    let mut guest = Guest {
-        process: Running::start(&mut command)?,
-        said,
-        deadline: Instant::now() + Duration::from_secs(GUEST_SECONDS_MAX),
-    };
+    let mut guest = Guest::start(cpu, at, |lines| script(on, work, remote, bytes, lines))?;
     guest.wait_for("begin")?;
     let before = cpu_times()?;
     let words = guest.wait_for("end")?;
     let after = cpu_times()?;
-    guest.wait_for("halt")?;
-    // It halts by itself, or it is ended when it is dropped.
-    let _halted = guest.process.ended_within(HALT_DEADLINE)?;
+    guest.halt()?;
     // dd: "N bytes (...) copied, S s, ...".
     let seconds = words.rsplit("copied, ").next().unwrap_or_default();
     let seconds = seconds.split(' ').next().unwrap_or_default();
@@ -91,16 +70,61 @@ pub fn measure(
     })
 }
 
-/// A guest that is running, and what it has said on its console.
-struct Guest {
+/// A guest that is running, and what it has said.
+pub struct Guest {
     process: Running,
     said: Lines,
     deadline: Instant,
 }
 
 impl Guest {
+    /// Boots a guest on core `cpu` with its files in `at`. `script` makes the first process's shell script, given the
+    /// file to which that writes what happens.
+    ///
+    /// # Errors
+    /// Its files cannot be written, or it does not start.
+    pub fn start(
+        cpu: usize,
+        at: &Path,
+        script: impl FnOnce(&Path) -> Result<String>,
+    ) -> Result<Self> {
+        // What an earlier measurement has left.
+        let _was_none = fs::remove_dir_all(at);
+        fs::create_dir_all(at)?;
+        let (init, lines) = (at.join("init"), at.join("lines"));
+        fs::write(&init, script(&lines)?)?;
+        fs::set_permissions(&init, fs::Permissions::from_mode(0o755))?;
+        let said = Lines::new(&lines)?;
+        let console = File::create(at.join("console"))?;
+        let mut command = on_core(cpu);
+        command
+            .args(uml::command_line(Kernel::Installed, at, TAP, &init)?)
+            .envs(uml::environment(at)?)
+            .stdin(Stdio::null())
+            .stdout(console.try_clone()?)
+            .stderr(console);
+        Ok(Self {
+            process: Running::start(&mut command)?,
+            said,
+            deadline: Instant::now() + Duration::from_secs(GUEST_SECONDS_MAX),
+        })
+    }
+
+    /// Waits until it says `halt`, and gives it a moment to do so.
+    ///
+    /// # Errors
+    /// Those of [`Guest::wait_for`].
+    pub fn halt(mut self) -> Result<()> {
+        self.wait_for("halt")?;
+        // It halts by itself, or it is ended when it is dropped.
+        self.process.ended_within(HALT_DEADLINE).map(drop)
+    }
+
     /// What follows `word` on the line that begins with it.
-    fn wait_for(&mut self, word: &str) -> Result<String> {
+    ///
+    /// # Errors
+    /// The guest ends before, says `fail`, or takes too long.
+    pub fn wait_for(&mut self, word: &str) -> Result<String> {
         loop {
             let line = match self.said.hear(&mut self.process, self.deadline)? {
                 Heard::Line(line) => line,
@@ -129,27 +153,41 @@ fn script(on: &Serving, work: Work, remote: &str, bytes: u64, lines: &Path) -> R
         Work::Write => format!("dd if=/dev/zero of=/mnt/{remote} bs=1M count={count} conv=fsync"),
         _ => bail!("the kernel's client only reads and writes one file"),
     };
-    let (export, nfs, mount) = on.mounted();
-    let options = format!(
-        "vers=3,proto=tcp,port={nfs},mountport={mount},mountproto=tcp,nolock,addr={HOST},\
-         rsize=1048576,wsize=1048576"
-    );
-    let (lines, setup) = (
-        lines.display(),
-        uml::setup(Kernel::Installed, GUEST, uml::CLIENT_MODULES)?,
-    );
+    let (beginning, mount) = (beginning(lines)?, mount(on.mounted(), "/mnt"));
+    let lines = lines.display();
     Ok(format!(
-        "#!/bin/sh\n\
-         stop() {{ echo \"$1\" >>{lines}; sync; halt -f -p; }}\n\
-         {setup}\
-         mount -t tmpfs tmpfs /mnt; mount -t tmpfs tmpfs /tmp\n\
-         mount -t nfs -o {options} {HOST}:{export} /mnt || stop 'fail mounting'\n\
+        "{beginning}\
+         {mount}\
          echo begin >>{lines}\n\
          said=$({dd} 2>&1) || stop \"fail $(echo $said)\"\n\
          echo \"end $(echo $said)\" >>{lines}\n\
          umount /mnt\n\
          stop halt\n"
     ))
+}
+
+/// Shell lines that a guest begins with: `stop LINE` is how it ends from then on.
+///
+/// # Errors
+/// When nobody has said where the kernel is.
+pub fn beginning(lines: &Path) -> Result<String> {
+    let setup = uml::setup(Kernel::Installed, GUEST, uml::CLIENT_MODULES)?;
+    let lines = lines.display();
+    Ok(format!(
+        "#!/bin/sh\n\
+         stop() {{ echo \"$1\" >>{lines}; sync; halt -f -p; }}\n\
+         {setup}\
+         mount -t tmpfs tmpfs /mnt; mount -t tmpfs tmpfs /tmp\n"
+    ))
+}
+
+/// The shell line that mounts an export, given its path and the ports of NFS and MOUNT, at `point`.
+#[must_use]
+pub fn mount((export, nfs, mount): (&str, u16, u16), point: &str) -> String {
+    format!(
+        "mount -t nfs -o vers=3,proto=tcp,port={nfs},mountport={mount},mountproto=tcp,nolock,addr={HOST},\
+         rsize=1048576,wsize=1048576 {HOST}:{export} {point} || stop 'fail mounting (mount.nfs is in the package nfs-common)'\n"
+    )
 }
 
 /// CPU seconds, in their own code and in the kernel, of all processes that the guest consists of or consisted

@@ -29,7 +29,7 @@ pub const DELAY_US: u64 = 2000;
 /// The servers' address on the wire to a guest with the kernel's client.
 pub const HOST: &str = "10.99.2.1";
 /// Network of the wire between the host and a guest with the kernel's client.
-const NETWORK: &str = "10.99.2.0/24";
+pub const NETWORK: &str = "10.99.2.0/24";
 
 impl Server {
     /// The server's name in the report.
@@ -66,16 +66,10 @@ impl Server {
         };
         match self {
             Self::Penstock => Program::Penstock(Penstock {
-                engine: None,
-                mode: None,
-                reserve: None,
-                order: false,
                 // Not at "/", which libnfs 4 cannot mount where it is listed as an export.
                 pseudo: respond::EXPORT,
                 guests: wire.then_some((HOST, NETWORK)),
-                read_ahead: None,
-                staging: false,
-                neighbours: None,
+                ..Penstock::default()
             }),
             Self::Ganesha => Program::Ganesha,
             Self::Responder => responder(0),

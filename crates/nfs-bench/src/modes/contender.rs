@@ -166,13 +166,9 @@ impl Start<'_> {
         Penstock {
             engine: Some(engine),
             mode: Some(mode.word()),
-            read_ahead: None,
             reserve: self.reserve,
-            order: false,
-            staging: false,
             pseudo: "/",
-            guests: None,
-            neighbours: None,
+            ..Penstock::default()
         }
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, Result};
-use nfs_lab::cgroup::Cgroup;
+use nfs_load::cgroup::Cgroup;
 use serde::{Deserialize, Serialize};
 
 use super::contender::{Contender, Serving};

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use nfs_lab::cgroup::Cgroup;
+use nfs_load::cgroup::Cgroup;
 use rustix::fs::{Advice, fadvise};
 use serde::Serialize;
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nfs_lab::Memory;
-use nfs_lab::cgroup::Cgroup;
+use nfs_load::cgroup::Cgroup;
 use serde::Serialize;
 
 use crate::counters;

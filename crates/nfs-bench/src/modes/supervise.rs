@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use anyhow::{Context, Result};
-use nfs_lab::{Zram, cgroup};
+use nfs_lab::Zram;
+use nfs_load::cgroup;
 use serde::{Deserialize, Serialize};
 
 use crate::stage;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use nfs_lab::Engine;
-use nfs_lab::cgroup::Cgroup;
+use nfs_load::cgroup::Cgroup;
 use serde::Serialize;
 
 use super::run::Case;
@@ -63,13 +63,10 @@ pub fn measure(common: &Common, volume: &Volume, case: Case, turn: usize) -> Res
         program: Program::Penstock(Penstock {
             engine: Some(Engine::Uring),
             mode: Some(case.mode.word()),
-            read_ahead: None,
             reserve: Some(case.ahead.reserves()),
             order: case.ahead.orders(),
-            staging: false,
             pseudo: "/",
-            guests: None,
-            neighbours: None,
+            ..Penstock::default()
         }),
         directory: &volume.directory,
         work: &work,

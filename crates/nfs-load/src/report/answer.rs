@@ -1,7 +1,8 @@
 //! The answer of a report in a sentence or two, made of its figures.
 
-use super::{Report, Row, number};
+use super::{Report, Row, ceiling, connections, number, over_time, replayed};
 use crate::spread::Spread;
+use crate::unpack;
 use crate::workload::{Unit, Workload};
 
 /// What share of the best throughput counts as a full pipe.
@@ -18,6 +19,11 @@ pub fn answer(report: &Report) -> String {
         Workload::Iozone => by_record(report),
         Workload::MkfileDd => full_pipe(report),
         Workload::OutOfOrder => shuffled(report),
+        Workload::TipOver => over_time::answer(report),
+        Workload::Untar => unpacked(report),
+        Workload::Ceiling => ceiling::answer(report),
+        Workload::Connections => connections::answer(report),
+        Workload::Replay => replayed::answer(report),
         _ => by_step(report),
     }
 }
@@ -27,10 +33,12 @@ fn by_step(report: &Report) -> String {
     let is_by_clock = report.settings.rate.is_some();
     let sentences = report.steps().into_iter().map(|step| {
         let rows: Vec<&Row> = report.of_step(step).collect();
-        let shown = ranked(&rows, |row| match is_by_clock {
-            // The throughput is given; what differs is how long a call takes.
-            true => (row.figures.p99_us, false, "µs for 99 of 100 calls"),
-            false => (row.figures.throughput, true, row.unit.word()),
+        let shown = ranked(&rows, |row| {
+            match is_by_clock || step.contains(" beside ") {
+                // The throughput is given, or says little beside another load; what differs is how long a call takes.
+                true => (row.figures.p99_us, false, "µs for 99 of 100 calls"),
+                false => (row.figures.throughput, true, row.unit.word()),
+            }
         });
         format!("{}: {shown}.", capital(step))
     });
@@ -193,6 +201,21 @@ fn shuffled(report: &Report) -> String {
         ))
     });
     sentences.collect::<Vec<_>>().join(" ")
+}
+
+/// Who is best in files per second, and how many calls that is.
+fn unpacked(report: &Report) -> String {
+    let rows: Vec<&Row> = report.rows.iter().collect();
+    let most = rows
+        .iter()
+        .map(|row| row.figures.throughput.median)
+        .fold(0.0, f64::max);
+    let calls = most * unpack::calls_per_entry(report.settings.names);
+    format!(
+        "{}. The best is {} calls/s.",
+        by_step(report).trim_end_matches('.'),
+        number(calls)
+    )
 }
 
 /// What is said of a figure that comes near to what the generator itself can do.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::page::{Page, Section};
-use super::svg::escaped;
+use super::svg::{Chart, escaped};
 
 /// The page as HTML. It follows the reader's light or dark scheme, and prints on paper.
 #[must_use]
@@ -37,6 +37,27 @@ pub fn html(page: &Page) -> String {
         escaped(&page.command)
     );
     out
+}
+
+/// A picture as a file of its own, for a light or a dark page that shows it as an image.
+#[must_use]
+pub fn picture(chart: &Chart, is_dark: bool) -> String {
+    let colours = match is_dark {
+        true => "dark) { :root {",
+        false => "color-scheme: light dark;",
+    };
+    let rest = STYLE.split_once(colours).map_or("", |(_, rest)| rest);
+    let colours = rest.split_once('}').map_or("", |(colours, _)| colours);
+    // The rules of the page that are about pictures.
+    let is_of_pictures = |line: &&str| ["svg ", ".c0", ".s0"].iter().any(|of| line.starts_with(of));
+    let rules: Vec<&str> = STYLE.lines().filter(is_of_pictures).collect();
+    let rules = rules.join("\n");
+    let svg = chart.svg();
+    let (head, inside) = svg.split_once('>').unwrap_or((&svg, ""));
+    format!(
+        "{head} width=\"480\" xmlns=\"http://www.w3.org/2000/svg\">\
+         <style>svg {{{colours}}}\n{rules}\n</style>{inside}"
+    )
 }
 
 fn put_section(out: &mut String, section: &Section) {
@@ -81,17 +102,19 @@ h2 { font-size: 1.1rem; margin: 2rem 0 .5rem }
 .what { margin: 0; color: var(--soft); font-family: ui-monospace, monospace; font-size: .9rem }
 .answer { margin: 0; padding: .75rem 1rem; background: var(--card); border-left: 4px solid var(--c0) }
 .charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 20rem), 1fr)); gap: .75rem; align-items: start }
+.charts:has(> :nth-child(2):last-child), .charts:has(> :nth-child(4):last-child) { grid-template-columns: repeat(auto-fill, minmax(min(100%, 26rem), 1fr)) }
 figure { margin: 0; padding: .25rem; border: 1px solid var(--line); border-radius: 6px; break-inside: avoid }
 svg { display: block; width: 100%; max-width: 30rem; height: auto; font: 12px system-ui, sans-serif }
 svg text { fill: var(--ink) } svg .head { font-weight: 600; font-size: 12.5px } svg .tick { fill: var(--soft); text-anchor: middle; font-size: 11px }
 svg .tick.ink { fill: var(--ink); font-size: 12px }
-svg .grid { stroke: var(--line) } svg .range { stroke: var(--ink); stroke-width: 1.3; fill: none }
+svg .tick.end { text-anchor: end } svg .line { fill: none; stroke-width: 1.6; stroke-linejoin: round }
+svg .mark { fill: var(--paper) } svg .grid { stroke: var(--line) } svg .range { stroke: var(--ink); stroke-width: 1.3; fill: none }
 .c0 { fill: var(--c0) } .c1 { fill: var(--c1) } .c2 { fill: var(--c2) } .c3 { fill: var(--c3) } .c4 { fill: var(--c4) } .c5 { fill: var(--c5) }
 .s0 { stroke: var(--c0) } .s1 { stroke: var(--c1) } .s2 { stroke: var(--c2) } .s3 { stroke: var(--c3) } .s4 { stroke: var(--c4) } .s5 { stroke: var(--c5) }
 .s0, .s1, .s2, .s3, .s4, .s5 { stroke-width: 2 } .good { fill: var(--good) } .bad { fill: var(--bad) }
 .wide { overflow-x: auto; margin-top: .75rem }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums }
-th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: top }
+th, td { padding: .3rem .5rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: top }
 th:first-child { text-align: left; font-weight: 500; white-space: nowrap } thead th { color: var(--soft); font-weight: 600 }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem; margin: 0; font-size: .9rem }
 dt { color: var(--soft) } dd { margin: 0; overflow-wrap: anywhere }
@@ -100,13 +123,16 @@ pre { margin: 0; padding: .75rem 1rem; background: var(--card); white-space: pre
 @media print { :root { --paper: #fff; --ink: #000; --soft: #444; --line: #bbb; --card: #f2f2f2;
   --c0: #0369a1; --c1: #c2410c; --c2: #15803d; --c3: #7c3aed; --c4: #a16207; --c5: #64748b; --good: #16a34a; --bad: #dc2626 }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact }
-  body { font-size: 10pt } main { max-width: none; padding: 0 } .charts { grid-template-columns: 1fr 1fr } section { break-inside: avoid-page }
+  body { font-size: 10pt } main { max-width: none; padding: 0 } .charts, .charts:has(> :nth-child(2):last-child), .charts:has(> :nth-child(4):last-child) { grid-template-columns: 1fr 1fr }
+  tr, dt, dd, li, pre { break-inside: avoid } thead { display: table-header-group } .wide { overflow: visible }
   h2 { break-after: avoid } table { font-size: 8pt } th, td { padding: .15rem .4rem } }
 ";
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Report, cell, tests::report};
+    use serde_json::Value;
+
+    use super::super::{Report, number, tests::report};
     use super::*;
     use crate::workload::Workload;
 
@@ -117,21 +143,64 @@ mod tests {
             let read: Report = serde_json::from_str(&json).unwrap();
             let page = Page::of(&read);
             let (html, markdown, text) = (html(&page), page.markdown(), page.text());
-            for row in &read.rows {
-                let figure = match workload {
-                    Workload::Iozone => row.figures.us_per_call,
-                    _ => row.figures.throughput,
+            let json: Value = serde_json::from_str(&json).unwrap();
+            let rows = json["rows"].as_array().unwrap();
+            for row in rows {
+                let names: &[&str] = match workload {
+                    Workload::Iozone => &["us_per_call"],
+                    Workload::MkfileDd | Workload::OutOfOrder | Workload::Connections => {
+                        &["throughput"]
+                    }
+                    Workload::Ceiling => &["throughput", "p50_us", "p99_us"],
+                    _ => &["throughput", "p50_us", "p99_us", "p999_us", "max_us", "cpu"],
                 };
-                let shown = cell(&figure);
-                let at = format!("{} {}: {shown}", workload.name(), row.step);
-                assert!(html.contains(&format!("<td>{shown}</td>")), "{at}");
-                assert!(markdown.contains(&format!(" {shown} |")), "{at}");
-                assert!(text.contains(&shown), "{at}");
+                for name in names {
+                    let figure = |which: &str| row["figures"][name][which].as_f64().unwrap();
+                    let all = ["median", "min", "max"].map(|which| number(figure(which)));
+                    let shown = match all[1] == all[2] {
+                        true => all[0].clone(),
+                        false => format!("{} ({}..{})", all[0], all[1], all[2]),
+                    };
+                    let at = format!("{} {} {name}: {shown}", workload.name(), row["step"]);
+                    assert!(html.contains(&format!("<td>{shown}</td>")), "{at}");
+                    assert!(markdown.contains(&format!(" {shown} |")), "{at}");
+                    assert!(text.contains(&shown), "{at}");
+                }
+            }
+            // The cells of every table, in their order, are the same in all of them.
+            for table in page.sections.iter().map(|section| &section.table) {
+                for row in &table.rows {
+                    let cells = row[1..]
+                        .iter()
+                        .map(|cell| format!("<td>{}</td>", escaped(cell)));
+                    let first = format!("<th scope=\"row\">{}</th>", escaped(&row[0]));
+                    assert!(
+                        html.contains(&(first + &cells.collect::<String>())),
+                        "{row:?}"
+                    );
+                    assert!(
+                        markdown.contains(&format!("| {} |", row.join(" | "))),
+                        "{row:?}"
+                    );
+                }
             }
             for shown in [&html, &markdown, &text] {
                 assert!(shown.contains(&escaped(&read.question)) || shown.contains(&read.question));
             }
             assert!(html.contains(&escaped(&read.command)) && markdown.contains(&read.command));
+        }
+    }
+
+    #[test]
+    fn a_picture_stands_alone_on_light_and_dark() {
+        let page = Page::of(&report(Workload::SeqRead, 2));
+        let chart = &page.sections[0].charts[0];
+        let (light, dark) = (picture(chart, false), picture(chart, true));
+        for (svg, paper, other) in [(&light, "#fff", "#14161a"), (&dark, "#14161a", "#fff")] {
+            assert!(svg.starts_with("<svg viewBox=") && svg.ends_with("</svg>\n"));
+            assert!(svg.contains("xmlns=\"http://www.w3.org/2000/svg\""));
+            assert!(svg.contains(&format!("--paper: {paper};")) && svg.contains(".c0 { fill"));
+            assert!(!svg.contains(&format!("--paper: {other};")) && !svg.contains("table"));
         }
     }
 

@@ -1,14 +1,20 @@
 //! What a run came to: one structure, from which the JSON, the page and the tables are made.
 
 pub mod answer;
+mod ceiling;
+mod connections;
 pub mod html;
+pub mod lines;
+mod over_time;
 pub mod page;
+pub mod replayed;
 pub mod svg;
 
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
 use crate::sample::Sample;
+use crate::series::Series;
 use crate::spread::Spread;
 use crate::workload::{Settings, Unit, Workload};
 
@@ -34,6 +40,9 @@ pub struct Report {
     pub command: String,
     /// Version of this program.
     pub version: String,
+    /// The commit that it was built from, with `+` if the tree differed from it; `None` if whoever built it did not tell.
+    #[serde(default)]
+    pub commit: Option<String>,
     /// The numbers of the workload.
     pub settings: Settings,
     /// How often each figure was measured, without the first time, which is thrown away.
@@ -46,6 +55,12 @@ pub struct Report {
     pub ceiling: Vec<Ceiling>,
     /// What could not be measured, and why.
     pub missing: Vec<String>,
+    /// What idle connections cost, where that is measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub idle: Vec<IdleMemory>,
+    /// What was replayed, where that is the workload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<replayed::Replayed>,
 }
 
 /// The figures of one target at one step.
@@ -61,6 +76,9 @@ pub struct Row {
     pub samples: Vec<Sample>,
     /// What they come to.
     pub figures: Figures,
+    /// How the measurement in the middle went, second by second, where the workload is about that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub series: Option<Series>,
 }
 
 /// What several measurements of the same come to: the median of each figure, and from where to where it goes.
@@ -87,6 +105,9 @@ pub struct Figures {
     pub cpu: Option<Spread>,
     /// How late the generator itself was with calls that begin by the clock.
     pub late_p99_us: Option<Spread>,
+    /// Share (0 to 1) of the calls that were due by the clock and did not begin before the end; `None` for none.
+    #[serde(default)]
+    pub left_share: Option<Spread>,
 }
 
 /// What the generator can do at most.
@@ -96,6 +117,30 @@ pub struct Ceiling {
     pub step: String,
     /// The measurement against the responder.
     pub sample: Sample,
+}
+
+/// What idle connections cost a server that was started for the run, beside those that it had before.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IdleMemory {
+    /// Name of the server.
+    pub target: String,
+    /// How many idle connections it had already: what it takes once, and not for each connection, it has taken by then.
+    #[serde(default)]
+    pub open_before: usize,
+    /// How many were opened beside these.
+    pub connections: usize,
+    /// Resident memory of its process before they were opened, in bytes. What the kernel has for sockets is in no process.
+    pub before_bytes: u64,
+    /// The same with all of them open.
+    pub after_bytes: u64,
+}
+
+impl IdleMemory {
+    /// Memory of one connection more, in bytes.
+    #[must_use]
+    pub fn bytes_each(&self) -> f64 {
+        self.after_bytes.saturating_sub(self.before_bytes) as f64 / self.connections.max(1) as f64
+    }
 }
 
 impl Row {
@@ -112,7 +157,7 @@ impl Row {
         let figures = Figures {
             throughput: match unit {
                 Unit::Mib => of(Sample::mib_per_second)?,
-                Unit::Calls => of(Sample::rate)?,
+                Unit::Calls | Unit::Files => of(Sample::rate)?,
             },
             us_per_call: of(|sample| 1e6 / sample.rate())?,
             p50_us: of(|sample| sample.latency.p50_us)?,
@@ -123,9 +168,10 @@ impl Row {
             commit_share: Spread::of(samples.iter().map(share)).filter(|_| commits),
             cpu: match unit {
                 Unit::Mib => all(Sample::cpu_per_gib),
-                Unit::Calls => all(Sample::cpu_us_per_call),
+                Unit::Calls | Unit::Files => all(Sample::cpu_us_per_call),
             },
             late_p99_us: all(|sample| sample.late_p99_us),
+            left_share: of(Sample::share_left).filter(|share| share.max > 0.0),
         };
         Some(Self {
             step: step.to_owned(),
@@ -133,7 +179,19 @@ impl Row {
             unit,
             samples,
             figures,
+            series: None,
         })
+    }
+
+    /// The row with how the measurement went that took the time in the middle; `all` has one of each sample.
+    #[must_use]
+    pub fn with_series(mut self, all: Vec<Series>) -> Self {
+        let mut order: Vec<usize> = (0..self.samples.len()).collect();
+        let seconds = |at: usize| self.samples.get(at).map_or(0.0, |sample| sample.seconds);
+        order.sort_by(|one, other| seconds(*one).total_cmp(&seconds(*other)));
+        let middle = order.get(order.len().saturating_sub(1) / 2).copied();
+        self.series = middle.and_then(|middle| all.into_iter().nth(middle));
+        self
     }
 }
 
@@ -144,6 +202,7 @@ impl Unit {
         match self {
             Self::Mib => "MiB/s",
             Self::Calls => "calls/s",
+            Self::Files => "files/s",
         }
     }
 
@@ -153,6 +212,7 @@ impl Unit {
         match self {
             Self::Mib => "CPU s/GiB",
             Self::Calls => "CPU µs/call",
+            Self::Files => "CPU µs/file",
         }
     }
 }
@@ -194,18 +254,19 @@ impl Report {
         self.rows.iter().find(of_both)
     }
 
-    /// What the generator can do at this step, in the unit of `row`; nothing for this host's file system, which
-    /// is not asked by calls.
+    /// What the generator can do at this step, in the unit of `row`; nothing for what is asked by system calls, or was
+    /// recorded.
     #[must_use]
     pub fn ceiling(&self, row: &Row) -> Option<f64> {
-        if row.target.starts_with("local ") {
+        let is_by_others = ["local ", "mounted ", replayed::RECORDED];
+        if is_by_others.iter().any(|one| row.target.starts_with(one)) {
             return None;
         }
         let is_of_step = |ceiling: &&Ceiling| ceiling.step == row.step;
         let found = self.ceiling.iter().find(is_of_step)?;
         Some(match row.unit {
             Unit::Mib => found.sample.mib_per_second(),
-            Unit::Calls => found.sample.rate(),
+            Unit::Calls | Unit::Files => found.sample.rate(),
         })
     }
 }
@@ -218,6 +279,12 @@ pub fn number(value: f64) -> String {
         size if size >= 9.995 => format!("{value:.1}"),
         _ => format!("{value:.2}"),
     }
+}
+
+/// So many of something, which has a plural as most words have.
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
 }
 
 /// A figure with its range, if it has one.
@@ -234,6 +301,7 @@ pub fn cell(spread: &Spread) -> String {
 pub(crate) mod tests {
     use super::*;
     use crate::sample::Latency;
+    use crate::series::tests::series;
 
     /// A sample of `mib` MiB in a second.
     pub(crate) fn sample(mib: u64, p50_us: f64) -> Sample {
@@ -251,6 +319,7 @@ pub(crate) mod tests {
                 max_us: p50_us * 16.0,
             },
             late_p99_us: None,
+            calls_left: 0,
             cpu_seconds: Some(0.5),
         }
     }
@@ -262,7 +331,13 @@ pub(crate) mod tests {
         for step in workload.steps(&settings).unwrap() {
             for (target, mib) in [("a", 1000), ("b", 1000 * times)] {
                 let samples = [mib - 10, mib, mib + 30].map(|mib| sample(mib, 321.0));
-                rows.extend(Row::new(&step.name, target, step.unit, samples.to_vec()));
+                let mut row = Row::new(&step.name, target, step.unit, samples.to_vec()).unwrap();
+                if step.is_watched {
+                    let mut throughputs = vec![mib as f64; 20];
+                    throughputs[12..].fill(400.0);
+                    row.series = Some(series(&throughputs, Some(5 << 30)));
+                }
+                rows.push(row);
             }
         }
         let mut report = Report {
@@ -274,12 +349,15 @@ pub(crate) mod tests {
             run_seconds: 12.0,
             command: format!("penstock bench {} --self", workload.name()),
             version: "0.1.0".to_owned(),
+            commit: Some("0123456789ab".to_owned()),
             settings,
             repetitions: 3,
             environment: Environment::look(None),
             rows,
             ceiling: Vec::new(),
             missing: Vec::new(),
+            idle: Vec::new(),
+            replay: None,
         };
         report.answer = answer::answer(&report);
         report
@@ -319,6 +397,26 @@ pub(crate) mod tests {
                 (report.settings, report.rows.len())
             );
         }
+    }
+
+    #[test]
+    fn what_an_idle_connection_takes_is_shown_and_told() {
+        let mut report = report(Workload::Connections, 2);
+        report.idle = vec![IdleMemory {
+            target: "b".to_owned(),
+            open_before: 300,
+            connections: 1000,
+            before_bytes: 10 << 20,
+            after_bytes: (10 << 20) + 3500 * 1024,
+        }];
+        let page = page::Page::of(&report);
+        let markdown = page.markdown();
+        assert!(
+            markdown.contains("| b | 300 | 1000 | 10.0 | 13.4 | 3.50 |"),
+            "{markdown}"
+        );
+        let told = answer::answer(&report);
+        assert!(told.contains("256 connections, 1.00 of that over 16 beside 1000 idle ones; an idle one more takes 3.50 KiB."), "{told}");
     }
 
     #[test]

@@ -2,10 +2,13 @@
 
 use std::fmt::Write as _;
 
-use super::svg::{Bar, Chart, Heat, Points};
-use super::{Report, Row, answer, cell, number};
+use super::svg::{Bar, Chart, Heat, Line, Lines, Points, Shape};
+use super::{
+    Report, Row, answer, ceiling, cell, connections, counted, number, over_time, replayed,
+};
 use crate::spread::Spread;
 use crate::table::Table;
+use crate::unpack;
 use crate::workload::{Unit, Workload};
 
 /// What is shown of a report.
@@ -40,15 +43,20 @@ impl Page {
     /// What is shown of a report.
     #[must_use]
     pub fn of(report: &Report) -> Self {
-        let sections = match report.workload {
+        let mut sections = match report.workload {
             Workload::Iozone => vec![iozone(report)],
+            Workload::Ceiling => ceiling::sections(report),
             Workload::MkfileDd | Workload::OutOfOrder => vec![matrix(report)],
+            Workload::Connections => std::iter::once(matrix(report))
+                .chain(connections::idle(report))
+                .collect(),
             _ => report
                 .steps()
                 .into_iter()
                 .map(|step| by_target(report, step))
                 .collect(),
         };
+        sections.splice(0..0, over_time::section(report));
         Self {
             title: format!("penstock bench {}", report.workload.name()),
             question: report.question.clone(),
@@ -105,12 +113,18 @@ fn by_target(report: &Report, step: &str) -> Section {
     let has_commit = is(|row| row.figures.commit_share.is_some());
     let has_cpu = is(|row| row.figures.cpu.is_some());
     let has_late = is(|row| row.figures.late_p99_us.is_some());
+    let has_left = is(|row| row.figures.left_share.is_some());
     let has_ceiling = rows.iter().any(|row| report.ceiling(row).is_some());
+    // A directory of files is one call of the application, and many of the protocol.
+    let calls = unpack::calls_per_entry(report.settings.names);
+    let has_calls = unit == Unit::Files;
     let mut heading = vec!["", unit.word(), "p50 µs", "p99 µs", "p99.9 µs", "max µs"];
     let further = [
+        (has_calls, "calls/s"),
         (has_commit, "COMMIT %"),
         (has_cpu, unit.cpu_word()),
         (has_late, "late p99 µs"),
+        (has_left, "not begun %"),
         (has_ceiling, "of the generator's"),
     ];
     heading.extend(
@@ -129,9 +143,14 @@ fn by_target(report: &Report, step: &str) -> Section {
             .ceiling(row)
             .map(|most| number(f.throughput.median / most));
         let further = [
+            (has_calls, cell(&f.throughput.times(calls))),
             (has_commit, optional(percent)),
             (has_cpu, optional(f.cpu)),
             (has_late, optional(f.late_p99_us)),
+            (
+                has_left,
+                optional(f.left_share.map(|left| left.times(100.0))),
+            ),
             (has_ceiling, share.unwrap_or_else(|| "-".to_owned())),
         ];
         cells.extend(
@@ -149,7 +168,8 @@ fn by_target(report: &Report, step: &str) -> Section {
     }
 }
 
-fn title(step: &str) -> String {
+/// The name of a step as a heading.
+pub(super) fn title(step: &str) -> String {
     let mut letters = step.chars();
     letters.next().map_or(String::new(), |first| {
         first.to_uppercase().chain(letters).collect()
@@ -157,18 +177,18 @@ fn title(step: &str) -> String {
 }
 
 fn charts(rows: &[&Row], unit: Unit, is_by_clock: bool) -> Vec<Chart> {
-    let bar = |row: &&Row, spread: &Spread| Bar {
+    let bar = |colour: usize, row: &&Row, spread: &Spread| Bar {
         label: row.target.clone(),
+        colour,
         spread: *spread,
     };
     let mut charts = Vec::new();
     if !is_by_clock || unit == Unit::Mib {
+        let each = rows.iter().enumerate();
+        let bars = each.map(|(colour, row)| bar(colour, row, &row.figures.throughput));
         charts.push(Chart::Bars {
             title: format!("Throughput, {}: more is better", unit.word()),
-            bars: rows
-                .iter()
-                .map(|row| bar(row, &row.figures.throughput))
-                .collect(),
+            bars: bars.collect(),
         });
     }
     charts.push(Chart::Latencies {
@@ -177,7 +197,8 @@ fn charts(rows: &[&Row], unit: Unit, is_by_clock: bool) -> Vec<Chart> {
     });
     let cpu: Vec<Bar> = rows
         .iter()
-        .filter_map(|row| row.figures.cpu.as_ref().map(|cpu| bar(row, cpu)))
+        .enumerate()
+        .filter_map(|(colour, row)| Some(bar(colour, row, row.figures.cpu.as_ref()?)))
         .collect();
     if !cpu.is_empty() {
         charts.push(Chart::Bars {
@@ -185,7 +206,39 @@ fn charts(rows: &[&Row], unit: Unit, is_by_clock: bool) -> Vec<Chart> {
             bars: cpu,
         });
     }
+    if !is_by_clock || unit == Unit::Mib {
+        let targets: Vec<&str> = rows.iter().map(|row| row.target.as_str()).collect();
+        charts.extend(price(rows, &targets, unit));
+    }
     charts
+}
+
+/// Processor time against throughput, where there are several targets; by the colours of the other pictures.
+fn price(rows: &[&Row], targets: &[&str], unit: Unit) -> Option<Chart> {
+    let line = |(colour, target): (usize, &&str)| Line {
+        label: (*target).to_owned(),
+        colour,
+        points: rows
+            .iter()
+            .filter(|row| row.target == *target)
+            .filter_map(|row| {
+                let figures = &row.figures;
+                Some((figures.throughput.median, figures.cpu?.median))
+            })
+            .collect(),
+        mark: None,
+    };
+    let lines = targets.iter().enumerate().map(line);
+    let lines: Vec<Line> = lines.filter(|line| !line.points.is_empty()).collect();
+    (lines.len() > 1).then(|| {
+        Chart::Lines(Lines {
+            title: format!("{} against {}", unit.cpu_word(), unit.word()),
+            along: format!("{}: best at the right, below", unit.word()),
+            mark: String::new(),
+            shape: Shape::Dots,
+            lines,
+        })
+    })
 }
 
 fn points(row: &Row) -> Points {
@@ -200,7 +253,8 @@ fn points(row: &Row) -> Points {
 /// Steps below each other, targets beside each other.
 fn matrix(report: &Report) -> Section {
     let targets = report.targets();
-    let mut heading = vec!["MiB/s"];
+    let unit = report.rows.first().map_or(Unit::Mib, |row| row.unit);
+    let mut heading = vec![unit.word()];
     heading.extend(&targets);
     let rows = report.steps().into_iter().map(|step| {
         let cells = targets.iter().map(|target| {
@@ -209,20 +263,22 @@ fn matrix(report: &Report) -> Section {
         });
         std::iter::once(title(step)).chain(cells).collect()
     });
-    let charts = targets.iter().map(|target| {
+    let charts = targets.iter().enumerate().map(|(colour, target)| {
         let rows = report.rows.iter().filter(|row| row.target == *target);
         Chart::Bars {
-            title: format!("{target}, MiB/s: more is better"),
+            title: format!("{target}, {}: more is better", unit.word()),
             bars: rows
                 .map(|row| Bar {
                     label: title(&row.step),
+                    colour,
                     spread: row.figures.throughput,
                 })
                 .collect(),
         }
     });
+    let all: Vec<&Row> = report.rows.iter().collect();
     Section {
-        charts: charts.collect(),
+        charts: charts.chain(price(&all, &targets, unit)).collect(),
         table: Table::new("Throughput", &heading, rows),
     }
 }
@@ -272,10 +328,17 @@ fn environment(report: &Report) -> Vec<[String; 2]> {
     let mut rows = report.environment.rows();
     let s = &report.settings;
     let mut load = vec![
-        format!("{} connections", s.connections),
+        counted(s.connections, "connection"),
         format!("{} in flight on each", s.depth),
     ];
-    if s.size_bytes > 0 {
+    match report.workload {
+        // How much is in flight, and how long the records are, is in the name of each step.
+        Workload::Ceiling => load.truncate(1),
+        // So is over how many connections.
+        Workload::Connections => load = vec![format!("{} in flight on all connections", s.depth)],
+        _ => {}
+    }
+    if s.size_bytes > 0 && report.workload != Workload::Ceiling {
         load.push(format!("files of {} MiB", s.size_bytes >> 20));
         load.push(format!("records of {} bytes", s.record_bytes));
     }
@@ -285,12 +348,21 @@ fn environment(report: &Report) -> Vec<[String; 2]> {
     if let Some(rate) = s.rate {
         load.push(format!("{} calls begin in a second", number(rate)));
     }
-    rows.push(row("Load", load.join(", ")));
+    if s.busy_poll_us > 0 {
+        load.push(format!("the generator polls for {} µs", s.busy_poll_us));
+    }
+    let load = replayed::load(report).unwrap_or_else(|| load.join(", "));
+    rows.push(row("Load", load));
     let repetitions = report.repetitions;
     let taken =
         format!("{repetitions} in turn, after one that is thrown away; median (least..most)");
     rows.push(row("Repetitions", taken));
-    rows.push(row("Program", format!("penstock {}", report.version)));
+    let commit = report.commit.as_ref();
+    let commit = commit.map_or(String::new(), |commit| format!(", commit {commit}"));
+    rows.push(row(
+        "Program",
+        format!("penstock {}{commit}", report.version),
+    ));
     rows.push(row(
         "Begun",
         format!("{}, {:.0} s in all", report.began, report.run_seconds),
@@ -300,6 +372,9 @@ fn environment(report: &Report) -> Vec<[String; 2]> {
 
 fn notes(report: &Report) -> Vec<String> {
     let mut notes = answer::near_ceiling(report);
+    notes.extend(over_time::notes(report));
+    notes.extend(replayed::notes(report));
+    notes.extend((report.workload == Workload::Ceiling).then(ceiling::note));
     let has_local = report
         .targets()
         .iter()
@@ -310,8 +385,33 @@ fn notes(report: &Report) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if has_local && report.workload == Workload::Metadata {
+    let behind = |row: &&Row| row.figures.left_share.is_some();
+    let behind: Vec<String> = report
+        .rows
+        .iter()
+        .filter(behind)
+        .map(|row| format!("{}, {}", row.step, row.target))
+        .collect();
+    if !behind.is_empty() {
+        notes.push(format!(
+            "The rate is more than these can do, so that calls that were due did not begin before the end, and their \
+             waiting is in no latency: {}.",
+            behind.join("; ")
+        ));
+    }
+    if report.workload == Workload::Untar {
+        notes.push(
+            "Latency is that of a directory: MKDIR and LOOKUP, then CREATE, WRITE, SETATTR and COMMIT for each file in it."
+                .to_owned(),
+        );
+    }
+    let are_names_made = matches!(report.workload, Workload::Metadata | Workload::Untar);
+    if has_local && are_names_made {
         notes.push("local: names are not brought to stable storage; a server that keeps the rules of NFSv3 does so before it answers.".to_owned());
+    }
+    let targets = report.targets();
+    if are_names_made && targets.iter().any(|target| target.ends_with("+async")) {
+        notes.push("+async: names are acknowledged before they are on stable storage, and a power cut loses them.".to_owned());
     }
     if report
         .environment

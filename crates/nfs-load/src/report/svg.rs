@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+pub use super::lines::{Line, Lines, Shape};
 use super::number;
 use crate::spread::Spread;
 
@@ -27,6 +28,8 @@ pub enum Chart {
     },
     /// A table whose cells are coloured.
     Heat(Heat),
+    /// Figures over time.
+    Lines(Lines),
 }
 
 /// One bar.
@@ -34,6 +37,8 @@ pub enum Chart {
 pub struct Bar {
     /// What is said above it.
     pub label: String,
+    /// The number of its colour.
+    pub colour: usize,
     /// Its length, and the range of it.
     pub spread: Spread,
 }
@@ -62,8 +67,10 @@ pub struct Heat {
     pub against: Option<String>,
 }
 
-const WIDTH: f64 = 360.0;
-const MARGIN: f64 = 8.0;
+/// How wide a picture is, in its own units.
+pub(super) const WIDTH: f64 = 360.0;
+/// How far its contents stay from its edges.
+pub(super) const MARGIN: f64 = 8.0;
 const BAR_STEP: f64 = 40.0;
 const POINT_WORDS: [&str; 5] = ["p50", "p90", "p99", "p99.9", "max"];
 
@@ -75,11 +82,13 @@ impl Chart {
             Self::Bars { title, bars } => self::bars(title, bars),
             Self::Latencies { title, rows } => latencies(title, rows),
             Self::Heat(heat) => self::heat(heat),
+            Self::Lines(lines) => lines.svg(),
         }
     }
 }
 
-fn framed(title: &str, height: f64, inside: &str) -> String {
+/// A picture with its title.
+pub(super) fn framed(title: &str, height: f64, inside: &str) -> String {
     let title = escaped(title);
     format!(
         "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">\n\
@@ -108,7 +117,7 @@ fn bars(title: &str, bars: &[Bar]) -> String {
              <text class=\"value\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
             top + 11.0,
             escaped(&bar.label),
-            index % COLOURS,
+            bar.colour % COLOURS,
             middle - 4.0,
             middle - 4.0,
             to.max(MARGIN + width) + 6.0,
@@ -263,7 +272,7 @@ fn heat_cells(out: &mut String, heat: &Heat, first: f64, (width, row_height): (f
         if heat.against.is_some() {
             let _ = writeln!(
                 out,
-                "<text class=\"tick\" x=\"{middle:.1}\" y=\"{:.1}\">× {}</text>",
+                "<text class=\"tick ink\" x=\"{middle:.1}\" y=\"{:.1}\">× {}</text>",
                 y + 30.0,
                 number(ratio)
             );
@@ -309,6 +318,7 @@ mod tests {
     fn bars_lie_within_the_picture() {
         let bar = |values: &[f64]| Bar {
             label: "a < b".to_owned(),
+            colour: 7,
             spread: spread(values),
         };
         let chart = |bars| Chart::Bars {

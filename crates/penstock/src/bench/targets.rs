@@ -3,9 +3,13 @@
 use std::path::PathBuf;
 
 use nfs_client::NfsUrl;
-use nfs_load::target::{MODES, Target};
+use nfs_load::own::Own;
+use nfs_load::run::Plan;
+use nfs_load::target::{Peer, Target};
+use nfs_load::workload::Workload;
 
 use crate::exit::UsageError;
+use crate::session::Common;
 
 #[derive(clap::Args, Debug)]
 pub(super) struct TargetArgs {
@@ -13,17 +17,26 @@ pub(super) struct TargetArgs {
     #[arg(long, value_name = "URL")]
     server: Vec<NfsUrl>,
     /// Our server, started for the run, in each of these modes: buffered, dontcache, direct, auto, separated by
-    /// commas; in all of them if none is named
+    /// commas; in all of them if none is named. With +staging behind direct or auto, the ends of WRITEs wait for their
+    /// neighbours; with +async behind any, names are acknowledged before they are on stable storage, with
+    /// +no-stable-write-attributes replies to stable WRITEs tell no attributes, and with +busy-poll=50us threads look for
+    /// more calls for so long before they sleep
     #[arg(
         long = "self",
         value_name = "MODES",
         num_args = 0..=1,
         require_equals = true,
         value_delimiter = ',',
-        value_parser = mode,
+        value_parser = Own::parse,
         default_missing_value = "buffered,dontcache,direct,auto"
     )]
-    own: Option<Vec<&'static str>>,
+    own: Option<Vec<Own>>,
+    /// Another server that is installed on this host, started for the run on ports of its own; takes root
+    #[arg(long, value_name = "NAME", value_parser = ["ganesha"])]
+    peer: Option<String>,
+    /// What is mounted here, through its own client: a kernel's, or one in user space; may be repeated
+    #[arg(long, value_name = "DIR")]
+    mounted: Vec<PathBuf>,
     /// The same load straight on this host's file system, buffered, direct or both; in both ways if none is named
     #[arg(
         long,
@@ -35,14 +48,13 @@ pub(super) struct TargetArgs {
         default_missing_value = "buffered,direct"
     )]
     local: Option<Vec<bool>>,
-    /// Where files of this host are made, for --self and --local, in a new directory
+    /// Memory of each server that is started, its page cache included, for example 512MiB: a memory cgroup for each.
+    /// A file outgrows it then
+    #[arg(long, value_name = "SIZE", value_parser = super::size)]
+    memory: Option<u64>,
+    /// Where files of this host are made, for --self, --peer and --local, in a new directory
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     directory: PathBuf,
-}
-
-fn mode(text: &str) -> Result<&'static str, String> {
-    let found = MODES.into_iter().find(|mode| *mode == text);
-    found.ok_or_else(|| format!("give some of {}, separated by commas", MODES.join(", ")))
 }
 
 /// Whether past the page cache.
@@ -56,13 +68,20 @@ fn way(text: &str) -> Result<bool, String> {
 
 impl TargetArgs {
     /// The targets in their order, each once.
-    pub(super) fn targets(&self) -> Result<Vec<Target>, UsageError> {
+    fn targets(&self) -> Result<Vec<Target>, UsageError> {
         let servers = self.server.iter().cloned().map(Target::Server);
         let own = self.own.iter().flatten().copied().map(Target::Own);
+        let mounted = self.mounted.iter().cloned().map(Target::Mounted);
         let local = self.local.iter().flatten().copied().map(Target::Local);
-        let mut targets: Vec<Target> = servers.chain(own).chain(local).collect();
+        let peer = self.peer.iter().map(|_| Target::Peer(Peer::Ganesha));
+        let mut targets: Vec<Target> = servers
+            .chain(own)
+            .chain(peer)
+            .chain(mounted)
+            .chain(local)
+            .collect();
         if targets.is_empty() {
-            targets.extend(MODES.map(Target::Own));
+            targets.extend(Own::each().map(Target::Own));
         }
         for (index, target) in targets.iter().enumerate() {
             let name = target.name();
@@ -77,8 +96,22 @@ impl TargetArgs {
         Ok(targets)
     }
 
-    /// Where files of this host are made.
-    pub(super) fn directory(&self) -> PathBuf {
-        self.directory.clone()
+    /// The plan of a workload with its usual numbers, on these targets.
+    pub(super) fn plan(
+        &self,
+        workload: Workload,
+        repetitions: u32,
+        common: &Common,
+    ) -> anyhow::Result<Plan> {
+        Ok(Plan {
+            directory: self.directory.clone(),
+            memory_bytes: self.memory,
+            ..super::plan(workload, self.targets()?, repetitions, common)?
+        })
+    }
+
+    /// Memory of each server that is started, in bytes.
+    pub(super) fn memory_bytes(&self) -> Option<u64> {
+        self.memory
     }
 }

@@ -2,14 +2,13 @@
 //! served, changed by the client, and looked at again on the host when the server has ended.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use nfs_client::NfsUrl;
-use nfs_lab::{
-    FsKind, KernelNfsd, LoopFs, Netns, Promise, Running, Server, ServerOptions, ganesha, output,
-};
+use nfs_lab::{FsKind, KernelNfsd, LoopFs, Netns, Promise, Running, Server, ServerOptions, output};
+use nfs_load::ganesha::{Clients, Ports, Protocols, Served};
 
 use super::Context;
 
@@ -78,7 +77,7 @@ impl<'a> PeerServer<'a> {
                 (Process::Penstock(server), url)
             }
             Peer::Ganesha => {
-                let server = ganesha::start(&context.lab, &netns, &export)?;
+                let server = ganesha(&context.lab.dir, &netns, &export)?;
                 let path = export.to_str().context("the export's path is UTF-8")?;
                 (Process::Ganesha(server), format!("nfs://127.0.0.1{path}"))
             }
@@ -164,4 +163,22 @@ impl<'a> PeerServer<'a> {
         }
         Ok(&self.export)
     }
+}
+
+/// Ganesha in the namespace, on its usual ports; it answers some time later.
+fn ganesha(dir: &Path, netns: &Netns, export: &Path) -> Result<Running> {
+    let served = Served {
+        dir,
+        export,
+        ports: Ports {
+            nfs: 2049,
+            mount: 20048,
+        },
+        protocols: Protocols::V3,
+        clients: Clients::Everybody,
+    };
+    let mut words = served.command_line_in_private()?.into_iter();
+    let program = words.next().context("a command has a program")?;
+    let mut command = netns.command(&program);
+    Running::start(command.args(words).stdin(Stdio::null()))
 }

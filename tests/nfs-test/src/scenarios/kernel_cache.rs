@@ -1,9 +1,11 @@
 //! The Linux kernel's client keeps what it wrote itself: after write, close, open, read the server has
-//! counted no READ, in each I/O mode. What somebody else changed, it reads.
+//! counted no READ, in each I/O mode, and where every WRITE is stable. What somebody else changed, it reads.
 //!
 //! The client decides by the attributes before and after each change that a WRITE's reply carries
 //! (wcc_data): a reply without them, or with those of another moment, costs it its cache.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -12,6 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use nfs_lab::pattern;
 use nfs_lab::{FsKind, Guest, Kernel, LoopFs, Mount, Netns, Server, ServerOptions};
+use nfs_wire::nfs3::StableHow;
 
 use super::kernel::{failures, verdicts};
 use crate::guest::own;
@@ -30,12 +33,21 @@ const MOUNTS: &[Mount<'_>] = &[
     Mount::new("buffered", "/buffered", "actimeo=600"),
     Mount::new("dontcache", "/dontcache", "actimeo=600"),
     Mount::new("direct", "/direct", "actimeo=600"),
+    Mount::new("stable", "/stable", "actimeo=600"),
 ];
 
-const EXPORTS: [(&str, Mode); 3] = [
-    ("buffered", Mode::Buffered),
-    ("dontcache", Mode::DontCache),
-    ("direct", Mode::Direct),
+/// The exports. Of many stable WRITEs that are on their way the last one tells the attributes of all.
+const EXPORTS: [(&str, IoSetting); 4] = [
+    ("buffered", IoSetting::all(Mode::Buffered)),
+    ("dontcache", IoSetting::all(Mode::DontCache)),
+    ("direct", IoSetting::all(Mode::Direct)),
+    (
+        "stable",
+        IoSetting {
+            floor: StableHow::FileSync,
+            ..IoSetting::all(Mode::Buffered)
+        },
+    ),
 ];
 
 pub(super) fn run(context: &Context) -> Result<String> {
@@ -49,6 +61,7 @@ pub(super) fn run(context: &Context) -> Result<String> {
         server: &server,
         export: &export,
         gates,
+        reads_before: RefCell::default(),
     };
     let mut script = String::new();
     for (name, _) in EXPORTS {
@@ -84,13 +97,13 @@ pub(super) fn run(context: &Context) -> Result<String> {
 
 fn start(context: &Context, netns: &Netns, export: &Path) -> Result<Server> {
     let mut text = String::new();
-    for (name, mode) in EXPORTS {
+    for (name, io) in EXPORTS {
         fs::create_dir(export.join(name))?;
         text += &format!(
             "[[export]]\npath = {:?}\npseudo = \"/{name}\"\nclients = [\"{}\"]\nsquash = \"none\"\n{}",
             export.join(name).display(),
             Netns::NETWORK,
-            IoSetting::all(mode).toml()
+            io.toml()
         );
     }
     let config = context.lab.dir.join("penstock.toml");
@@ -114,30 +127,47 @@ struct Host<'a> {
     server: &'a Server,
     export: &'a Path,
     gates: PathBuf,
+    /// The READs of each export before the step that is under way.
+    reads_before: RefCell<HashMap<String, u64>>,
 }
 
 impl Host<'_> {
-    /// Looks at the counters after a step (`EXPORT STEP`), changes the files before the last one, and
-    /// lets the guest go on.
-    fn after(&self, step: &str) -> Result<()> {
-        let (export, step) = step.split_once(' ').context("an export and a step")?;
-        let reads = self.reads(export)?;
+    /// Looks at the counters after an attempt at a step (`EXPORT STEP ATTEMPT`), changes the files before the last
+    /// step, and lets the guest go on or try again.
+    fn after(&self, progress: &str) -> Result<()> {
+        let mut words = progress.split(' ');
+        let mut word = || words.next().context("an export, a step and an attempt");
+        let (export, step, attempt) = (word()?, word()?, word()?);
+        let attempt: usize = attempt.parse()?;
+        let all = self.reads(export)?;
+        let before = self.reads_before.borrow_mut().insert(export.into(), all);
+        let reads = all - before.unwrap_or(0);
+        let mut answer = "";
         if step == "foreign" {
             let files = own::SIZES.len() as u64;
             ensure!(
                 reads >= files,
                 "{export}: {reads} READs of {files} files that the host had changed"
             );
+        } else if reads > 0 && attempt + 1 < own::ATTEMPTS {
+            answer = own::AGAIN;
         } else {
             ensure!(
                 reads == 0,
-                "{export}: {reads} READs after the step '{step}' of what the client itself had written"
+                "{export}: {reads} READs after the step '{step}' of what the client itself had written, and some \
+                 after each attempt before"
             );
         }
-        if step == "side-by-side" {
+        if step == "side-by-side" && answer.is_empty() {
             self.change(export)?;
         }
-        fs::write(self.gates.join(format!("{export}-{step}")), "")?;
+        // The guest looks for the file: it is to find all of the answer.
+        let (made, gate) = (
+            self.gates.join("made"),
+            self.gates.join(format!("{export}-{step}-{attempt}")),
+        );
+        fs::write(&made, answer)?;
+        fs::rename(&made, &gate)?;
         Ok(())
     }
 

@@ -37,6 +37,9 @@ pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// Pages that a measurement wrote: their commands are those that it was made of, and take minutes.
+const MEASURED: [&str; 2] = ["docs/results/claims", "docs/results/speed"];
+
 /// The pages of the source tree that have blocks, by their paths from its root, in order.
 pub(super) fn pages() -> Result<Vec<(String, Vec<Block>)>> {
     let root = root();
@@ -46,7 +49,8 @@ pub(super) fn pages() -> Result<Vec<(String, Vec<Block>)>> {
         for entry in std::fs::read_dir(&directory)? {
             let path = entry?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if name == "target" || name.starts_with('.') {
+            let is_measured = MEASURED.iter().any(|page| path.ends_with(page));
+            if name == "target" || name.starts_with('.') || is_measured {
                 continue;
             }
             if path.is_dir() {

@@ -87,6 +87,8 @@ pub(super) const NOT_RUN: &[(&str, &str, &str)] = &[
     ),
     ("docs/bench.md", "penstock bench seq-read --self", MEASURED),
     ("docs/bench.md", "penstock bench seq-write --self", MEASURED),
+    ("docs/bench.md", "penstock bench tip-over", MEASURED),
+    ("docs/bench.md", "mount -t nfs -o vers=3", KERNEL_CLIENT),
     (
         "docs/bench.md",
         "systemd-run --scope",
@@ -118,6 +120,11 @@ pub(super) const NOT_RUN: &[(&str, &str, &str)] = &[
     (
         "docs/benchmarking.md",
         "cargo xtask bench client",
+        BENCHMARK,
+    ),
+    (
+        "docs/benchmarking.md",
+        "cargo xtask bench kernel-client",
         BENCHMARK,
     ),
     ("docs/benchmarking.md", "cargo xtask bench sync", BENCHMARK),

@@ -428,7 +428,7 @@ impl Bench<'_> {
         let mut reply = None;
         match trial.moment {
             Moment::Changing => {
-                server.until_stuck(CALL_DEADLINE)?;
+                server.until_it_waits_for_a_thaw(CALL_DEADLINE)?;
                 server.kill_while(|| self.frozen.thaw())?;
             }
             Moment::Flushing => {

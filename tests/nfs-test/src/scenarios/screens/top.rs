@@ -64,6 +64,20 @@ fn shows(terminal: &Terminal, wanted: &str) -> Result<String> {
     })
 }
 
+/// Leaves with Escape what shows this text, and waits until it has gone: a key that is read together with an Escape is
+/// that key with Alt.
+fn leave(terminal: &Terminal, shown: &str) -> Result<()> {
+    terminal.keys(&["Escape"])?;
+    until(&format!("end of {shown:?}"), || {
+        let text = terminal.text()?;
+        Ok(if text.contains(shown) {
+            Err(text)
+        } else {
+            Ok(())
+        })
+    })
+}
+
 /// The rate of READs in the export's row, once there is one.
 fn reading(text: &str) -> std::result::Result<String, String> {
     let row = text.lines().find(|line| line.starts_with("/ "));
@@ -107,12 +121,12 @@ fn under_load(terminal: &Terminal) -> Result<()> {
     terminal.resize((80, 24))?;
     terminal.keys(&["?"])?;
     shows(terminal, "Keys and figures")?;
-    terminal.keys(&["Escape"])?;
+    leave(terminal, "Keys and figures")?;
     terminal.keys(&["p"])?;
     shows(terminal, "PAUSED")?;
     terminal.keys(&["p", "/", "n", "o", "n", "e", "Enter"])?;
     shows(terminal, "Nothing here has that text")?;
-    terminal.keys(&["Escape"])?;
+    leave(terminal, "Nothing here has that text")?;
     shows(terminal, "WRITES").map(drop)
 }
 

@@ -1,0 +1,163 @@
+//! The page of all bars, in Markdown.
+
+use std::fmt::Write as _;
+
+use nfs_load::report::number;
+
+use super::list::On;
+use super::values::Value;
+use super::{Measured, copies, data, mounts};
+
+/// Share of the machine (0 to 1) that others may use before the page warns of its figures.
+const BUSY_SHARE_TOLD: f64 = 0.1;
+
+/// The page: every bar with what came of it, and the commands.
+pub(super) fn markdown(measured: &Measured, file_system: &str) -> String {
+    let count = |is: Option<bool>| measured.lines.iter().filter(|one| one.is_met == is).count();
+    let mut out = format!(
+        "# The speed that the project asks of itself\n\n\
+         `cargo xtask bench speed` wrote this page and [its figures](speed.json): {} of {} bars are met, {} are missed, \
+         {} could not be held against anything here. Every figure is the median of measurements that were taken in turn. \
+         The limit is what the same load comes to against a responder that touches no file, straight on the file system, \
+         in the better case of our own, or with the program that is named, as the line says. Figures of another machine say nothing about this one.\n\n",
+        count(Some(true)),
+        measured.lines.len(),
+        count(Some(false)),
+        count(None),
+    );
+    let busy = measured.in_order().next();
+    let busy = busy.and_then(|(_, report)| report.environment.busy_before);
+    if let Some(share) = busy.filter(|share| *share > BUSY_SHARE_TOLD) {
+        let _ = writeln!(
+            out,
+            "**The machine was {:.0} % busy with something else when the first run began: neither these figures nor which \
+             bars they meet are worth much. Take them again at rest.**\n",
+            share * 100.0
+        );
+    }
+    out.push_str(
+        "| | ours | Ganesha | limit | ours / Ganesha | ours / limit | bar | met | run |\n\
+         |---|---|---|---|---|---|---|---|---|\n",
+    );
+    for value in &measured.lines {
+        let _ = writeln!(out, "{}", line(value));
+    }
+    out.push_str(
+        "\nWhere less is better, so is a ratio below 1. Where the limit is the responder's and a line of \
+         `penstock bench` is near it, the generator may be what was measured: `penstock bench ceiling` tells what it can \
+         do. The runs `calls` and `data` have load and server each on a core of its own, and a plain program has the \
+         server's; in the others they share all cores. GETATTR, ACCESS and LOOKUP ask about one file, or one name, again \
+         and again. Our server looks once for all such calls of NFSv3 that one read of a connection brought, so that a call \
+         about a file that no other asks about costs one `statx` more than these lines tell.\n\n",
+    );
+    runs(measured, &mut out);
+    place(measured, file_system, &mut out);
+    out
+}
+
+fn line(value: &Value) -> String {
+    let shown = |figure: Option<f64>| figure.map_or("-".to_owned(), number);
+    let ratio = |other: Option<f64>| shown(value.ours.zip(other).map(|(ours, other)| ours / other));
+    let met = match value.is_met {
+        Some(true) => "yes",
+        Some(false) => "**no**",
+        None => "unknown",
+    };
+    let limit = match (value.limit, value.limit_is) {
+        (Some(limit), "ours") => number(limit),
+        (limit, "") => shown(limit),
+        (limit, is) => format!("{} ({is})", shown(limit)),
+    };
+    let what = value.target.trim_start_matches("penstock").trim_start();
+    let what = match what {
+        "" => value.label.to_owned(),
+        mode => format!("{}: {mode}", value.label),
+    };
+    let cells = [
+        what,
+        shown(value.ours),
+        shown(value.peer),
+        limit,
+        ratio(value.peer),
+        ratio(value.limit),
+        value.bar.clone(),
+        met.to_owned(),
+        format!("[{0}](#runs)", value.run),
+    ];
+    format!("| {} |", cells.join(" | "))
+}
+
+fn runs(measured: &Measured, out: &mut String) {
+    out.push_str(
+        "## Runs\n\nEach takes `--directory` on XFS in memory as well, on the disk, or on XFS on the disk (a loop device with direct I/O), and `--report`.\n\n\
+         | run | command |\n|---|---|\n",
+    );
+    if measured.calls.is_some() {
+        out.push_str("| calls | `cargo xtask bench baseline --quick --server penstock-uring --server penstock-polling --server ganesha --server responder` |\n");
+    }
+    for work in data::WORKS.iter().filter(|_| measured.data.is_some()) {
+        let words = data::words(*work, measured.rounds).join(" ");
+        let _ = writeln!(out, "| {} | `cargo xtask bench {words}` |", data::NAME);
+    }
+    if measured.copies.is_some() {
+        let (name, words) = (copies::NAME, copies::words(measured.rounds).join(" "));
+        let _ = writeln!(out, "| {name} | `cargo xtask bench {words}` |");
+    }
+    if measured.mounts.is_some() {
+        let name = mounts::NAME;
+        let _ = writeln!(
+            out,
+            "| {name} | `cargo xtask bench speed --only {name} --out DIR` |"
+        );
+    }
+    for run in super::RUNS {
+        if let Some(command) = measured.commands.get(run.name) {
+            let _ = writeln!(out, "| {} | `{command}` |", run.name);
+        }
+    }
+    let missing = measured.in_order().flat_map(|(run, report)| {
+        let of_run = report.missing.iter();
+        of_run.map(|missing| format!("{}: {missing}", run.name))
+    });
+    let calls = measured.calls.iter().flat_map(|calls| &calls.missing);
+    // What a quick run leaves out was not asked for.
+    let calls = calls.filter(|text| !text.ends_with("(--quick)"));
+    let calls = calls.map(|text| format!("calls: {text}"));
+    let data = measured.data.iter().flat_map(|data| &data.missing);
+    let data = data.map(|text| format!("{}: {text}", data::NAME));
+    let copies = measured.copies.iter().flat_map(|copies| &copies.missing);
+    let copies = copies.map(|text| format!("{}: {text}", copies::NAME));
+    let mounts = measured.mounts.iter().flat_map(|mounts| &mounts.missing);
+    let mounts = mounts.map(|text| format!("{}: {text}", mounts::NAME));
+    for missing in data.chain(copies).chain(mounts).chain(calls).chain(missing) {
+        let _ = writeln!(out, "\nNot measured: {missing}");
+    }
+}
+
+fn place(measured: &Measured, file_system: &str, out: &mut String) {
+    let Some((_, report)) = measured.in_order().next() else {
+        return;
+    };
+    let machine = &report.environment;
+    let busy = machine.busy_before.map_or("unknown".to_owned(), |share| {
+        format!("{:.0} % of the cores", share * 100.0)
+    });
+    let disk = measured.in_order().find(|(run, _)| run.on == On::Disk);
+    let disk = disk.and_then(|(_, report)| report.environment.file_system.as_ref());
+    let _ = write!(
+        out,
+        "\n## Where\n\nBegun {}, {:.0} s in all, commit {}, {}, {} cores, {}, {}, {file_system}; the disk: {}. In use \
+         before the first run: {busy}.\n",
+        report.began,
+        measured.seconds,
+        report.commit.as_deref().unwrap_or("unknown"),
+        machine.processor,
+        machine.cores,
+        machine.kernel,
+        match machine.peers.is_empty() {
+            true => "no peer".to_owned(),
+            false => machine.peers.join(", "),
+        },
+        disk.map_or("unknown", |place| place.kind.as_str()),
+    );
+}
