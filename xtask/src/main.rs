@@ -191,7 +191,8 @@ fn bench(root: &Path, arguments: &[String]) -> Result<ExitCode> {
     let mut build = Command::new(run::cargo());
     build
         .current_dir(root)
-        .args(["build", "--release", "-p", "penstock", "-p", "nfs-bench"]);
+        .args(["build", "--release", "-p", "penstock", "-p", "nfs-bench"])
+        .env("PENSTOCK_COMMIT", commit(root));
     if !run::streams("build penstock and nfs-bench, optimised", &mut build)? {
         return Ok(ExitCode::FAILURE);
     }
@@ -206,6 +207,22 @@ fn bench(root: &Path, arguments: &[String]) -> Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// The commit of the working tree, with `+` if the tree differs from it; reports of `penstock bench` tell it.
+fn commit(root: &Path) -> String {
+    let git = |words: &[&str]| {
+        let said = Command::new("git").current_dir(root).args(words).output();
+        let said = said.ok().filter(|said| said.status.success())?;
+        Some(String::from_utf8_lossy(&said.stdout).trim().to_owned())
+    };
+    let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else {
+        return String::new();
+    };
+    // What a run writes makes no other program.
+    let changed =
+        git(&["status", "--porcelain", "--", ":!docs"]).is_some_and(|text| !text.is_empty());
+    format!("{commit}{}", if changed { "+" } else { "" })
 }
 
 fn man(root: &Path) -> Result<ExitCode> {

@@ -65,11 +65,15 @@ impl Environment {
         bail!("pip cannot install {}: no network?", wanted.join(" "))
     }
 
-    /// Builds the wheel, where it is; `None` where it does not build. `maturin` has to be installed.
+    /// Builds the wheel; where it is, or what the build said last if it failed. `maturin` has to be installed.
     ///
     /// # Errors
     /// It cannot be started, or what it made is not there.
-    pub(crate) fn wheel(&self, profile: &str, output: &Path) -> Result<Option<PathBuf>> {
+    pub(crate) fn wheel(
+        &self,
+        profile: &str,
+        output: &Path,
+    ) -> Result<Result<PathBuf, Vec<String>>> {
         let wheels = || -> Result<Vec<PathBuf>> {
             let entries = std::fs::read_dir(output).into_iter().flatten();
             let paths: std::io::Result<Vec<_>> = entries.map(|entry| Ok(entry?.path())).collect();
@@ -85,10 +89,10 @@ impl Environment {
         build.args(["build", "--locked", "--profile", profile, "--out"]);
         build.arg(output).arg("--interpreter");
         build.arg(self.program("python"));
-        if !run::streams("build the wheel", &mut build)? {
-            return Ok(None);
+        if let Err(last) = run::build("build the wheel", &mut build)? {
+            return Ok(Err(last));
         }
-        Ok(Some(wheels()?.pop().context("maturin made no wheel")?))
+        Ok(Ok(wheels()?.pop().context("maturin made no wheel")?))
     }
 
     /// Installs a wheel in place of the one before it.

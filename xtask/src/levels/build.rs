@@ -1,6 +1,7 @@
 //! The builds that the levels run: the workspace with its tests, and the server that the scenarios start.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::Result;
 
@@ -32,8 +33,9 @@ pub(super) struct Built {
 }
 
 impl Built {
-    /// Builds the workspace's tests, `nfs-test` and the server; `None` where one of them does not build.
-    pub(super) fn make(root: &Path, server: Server) -> Result<Option<Self>> {
+    /// Builds the workspace's tests, `nfs-test` and the server; what it said last where one of them does
+    /// not build.
+    pub(super) fn make(root: &Path, server: Server) -> Result<Result<Self, Vec<String>>> {
         let mut tests = cargo(root);
         tests.args(["test", "--workspace", "--no-run"]);
         let mut programs = cargo(root);
@@ -41,20 +43,25 @@ impl Built {
         let mut checked = cargo(root);
         checked.args(["build", "--profile", SERVER_PROFILE, "-p", "penstock"]);
         checked.args(["--features", SERVER_FEATURES]);
-        let built = match server {
+        let mut builds = Vec::new();
+        match server {
             Server::Development => {
                 programs.args(["-p", "penstock"]);
-                true
             }
             Server::Checked => {
-                run::streams("build penstock, optimised", &mut checked)? && build_static(root)?
+                builds.push(("build penstock, optimised", checked));
+                builds.extend(static_build(root).map(|build| ("build penstock, static", build)));
             }
-        };
-        let built = built
-            && run::streams("build the tests", &mut tests)?
-            && run::streams("build what the scenarios run", &mut programs)?;
+        }
+        builds.push(("build the tests", tests));
+        builds.push(("build what the scenarios run", programs));
+        for (name, mut command) in builds {
+            if let Err(last) = run::build(name, &mut command)? {
+                return Ok(Err(last));
+            }
+        }
         let target = target_directory(root)?;
-        Ok(built.then_some(Self { target, server }))
+        Ok(Ok(Self { target, server }))
     }
 
     /// The program that runs the scenarios.
@@ -72,23 +79,23 @@ impl Built {
     }
 }
 
-/// Builds the program as it is packaged for machines with other libraries, without optimisation. Where its standard
-/// library is not to be had, the scenario that wants it says so.
-fn build_static(root: &Path) -> Result<bool> {
+/// What builds the program as it is packaged for machines with other libraries, without optimisation. Where its
+/// standard library is not to be had, the scenario that wants it says so.
+fn static_build(root: &Path) -> Option<Command> {
     let target = cargo::static_target();
     if let Err(error) = cargo::install_target(&target) {
         eprintln!("    {error:#}");
-        return Ok(true);
+        return None;
     }
     let mut command = cargo(root);
     command.args(["build", "-p", "penstock", "--target", &target]);
-    run::streams("build penstock, static", &mut command)
+    Some(command)
 }
 
 /// What the level `build` counts: nothing if all was built, else a failure.
-pub(super) fn tally(built: Option<&Built>) -> Tally {
+pub(super) fn tally(built: &Result<Built, Vec<String>>) -> Tally {
     match built {
-        Some(_) => Tally::default(),
-        None => Tally::failure("build: the workspace or its tests do not build"),
+        Ok(_) => Tally::default(),
+        Err(last) => Tally::build_failure("build: the workspace or its tests do not build", last),
     }
 }

@@ -40,9 +40,14 @@ pub(crate) fn run_targets(root: &Path, filter: Option<&str>, seconds: u64) -> Re
     if targets.is_empty() {
         return Ok(Tally::default());
     }
-    let built = build(&directory)?;
-    let Some(built) = built else {
-        return Ok(Tally::failure("fuzz: the targets do not build"));
+    let built = match build(&directory)? {
+        Ok(built) => built,
+        Err(last) => {
+            return Ok(Tally::build_failure(
+                "fuzz: the targets do not build",
+                &last,
+            ));
+        }
     };
     let queue = Mutex::new(targets.into_iter());
     let total = Mutex::new(Tally::default());
@@ -74,9 +79,9 @@ pub(crate) fn run_targets(root: &Path, filter: Option<&str>, seconds: u64) -> Re
         .map_err(|_| anyhow::anyhow!("a fuzz worker panicked"))
 }
 
-/// Builds all targets with coverage counters; where they are, or `None` if they do not build. A stable compiler does:
+/// Builds all targets with coverage counters; where they are, or what the build said last if it failed. A stable compiler does:
 /// this is what cargo-fuzz would ask for, without the sanitizer that needs a nightly one.
-fn build(directory: &Path) -> Result<Option<PathBuf>> {
+fn build(directory: &Path) -> Result<Result<PathBuf, Vec<String>>> {
     // Naming the host as the target keeps the counters out of build scripts and macros.
     let host = host_triple()?;
     let mut build = Command::new(run::cargo());
@@ -84,14 +89,11 @@ fn build(directory: &Path) -> Result<Option<PathBuf>> {
         .current_dir(directory)
         .args(["build", "--release", "--target", &host]);
     build.env("RUSTFLAGS", COVERAGE_FLAGS.join(" "));
-    if !run::streams("build fuzz targets", &mut build)? {
-        return Ok(None);
+    if let Err(last) = run::build("build fuzz targets", &mut build)? {
+        return Ok(Err(last));
     }
-    Ok(Some(
-        crate::cargo::target_directory(directory)?
-            .join(host)
-            .join("release"),
-    ))
+    let target = crate::cargo::target_directory(directory)?;
+    Ok(Ok(target.join(host).join("release")))
 }
 
 fn host_triple() -> Result<String> {
@@ -138,7 +140,9 @@ fn run_one(root: &Path, built: &Path, name: &str, seconds: u64) -> Result<bool> 
     command.arg(format!("-max_total_time={seconds}"));
     command.args(["-max_len=4096", "-rss_limit_mb=2048", "-timeout=10"]);
     command.arg(format!("-artifact_prefix={}/", artifacts.display()));
-    run::prefixed(&format!("fuzz {name}"), &mut command, is_news)
+    run::merged(&format!("fuzz {name}"), &mut command, |line| {
+        is_news(&line).then(|| format!("fuzz {name}: {line}"))
+    })
 }
 
 /// Leaves out the engine's line for every input that it learnt something from: there are thousands.

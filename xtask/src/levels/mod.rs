@@ -142,8 +142,10 @@ impl Levels {
     fn build(&mut self, root: &Path, server: Server) -> Result<Option<Built>> {
         let mut built = None;
         self.run(|| {
-            built = Built::make(root, server)?;
-            Ok(build::tally(built.as_ref()))
+            let made = Built::make(root, server)?;
+            let counts = build::tally(&made);
+            built = made.ok();
+            Ok(counts)
         })?;
         Ok(built)
     }

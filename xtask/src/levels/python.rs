@@ -51,8 +51,14 @@ pub(crate) fn run_tests(root: &Path, server: &Path, arguments: &[String]) -> Res
         (install.join(), wheel)
     });
     let installed = installed.map_err(|_| anyhow::anyhow!("installing panicked"))?;
-    let Some(wheel) = wheel? else {
-        return Ok(Tally::failure("python: the wheel does not build"));
+    let wheel = match wheel? {
+        Ok(wheel) => wheel,
+        Err(last) => {
+            return Ok(Tally::build_failure(
+                "python: the wheel does not build",
+                &last,
+            ));
+        }
     };
     if let Err(error) = installed {
         return Ok(skip(error));

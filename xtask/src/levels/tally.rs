@@ -42,6 +42,15 @@ impl Tally {
         tally
     }
 
+    /// The tally of a build that failed, with what it said last.
+    pub(crate) fn build_failure(said: &str, last: &[String]) -> Self {
+        let mut tally = Self::failure(said);
+        for line in last {
+            tally.say_more(line);
+        }
+        tally
+    }
+
     /// The tally of one test that could not be tried.
     pub(crate) fn skip() -> Self {
         Self {

@@ -2,39 +2,70 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
 use anyhow::Result;
 
 use super::{Options, Tally};
 use crate::run;
 
-/// Seconds after which the tests are ended: they take two minutes on two idle cores. A hang must not look like slowness.
+/// Seconds after which the tests are ended: they take some minutes on two idle cores. A hang must not look like slowness.
 const SECONDS_MAX: &str = "2700";
+
+/// What runs side by side, each with cargo's options that choose it: much of what tests do is wait, and cargo runs one
+/// test program after the other.
+const SIDE_BY_SIDE: [(&str, &[&str]); 4] = [
+    ("libraries and programs", &["--lib", "--bins", "--examples"]),
+    ("tests, a to l", &["--test", "[a-l]*"]),
+    ("tests, all others", &["--test", "[!a-l]*"]),
+    ("documentation", &["--doc"]),
+];
 
 /// Runs all unit and integration tests of the workspace, which have been built: the time limit is one of tests, and
 /// what the compiler says is not among what they say.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<Tally> {
+    let tallies: Vec<Result<Tally>> = thread::scope(|scope| {
+        let running = SIDE_BY_SIDE
+            .map(|(name, chosen)| scope.spawn(move || run_some(root, options, name, chosen)));
+        let ended = running.into_iter().map(|one| {
+            let panicked = |_| Err(anyhow::anyhow!("reading what tests say panicked"));
+            one.join().unwrap_or_else(panicked)
+        });
+        ended.collect()
+    });
+    let mut all = Tally::default();
+    for tally in tallies {
+        all.merge(tally?);
+    }
+    Ok(all)
+}
+
+fn run_some(root: &Path, options: &Options, name: &str, chosen: &[&str]) -> Result<Tally> {
     let mut command = Command::new("timeout");
     command
         .current_dir(root)
         .args(["--kill-after=20", SECONDS_MAX])
         .arg(run::cargo())
         .args(["test", "--workspace", "--no-fail-fast"])
+        .args(chosen)
         .args(["--", "--show-output"]);
     command.args(options.filter.as_deref());
     if options.strict {
         command.env("PENSTOCK_STRICT", "1");
     }
     let mut reader = Reader::default();
-    let succeeded = run::lines("cargo test --workspace", &mut command, |line| {
-        reader.read(&line)
-    })?;
+    let succeeded = run::merged(
+        &format!("cargo test --workspace, {name}"),
+        &mut command,
+        |line| reader.read(&line),
+    )?;
     let mut tally = reader.tally;
     // A test program died before it could report, or the time was over.
     if !succeeded && tally.failed == 0 {
-        tally.merge(Tally::failure(
-            "unit: a test program died, or hung and was ended; the last lines of this level name it",
-        ));
+        tally.merge(Tally::failure(&format!(
+            "unit: {}: it died, or hung and was ended",
+            reader.program
+        )));
     }
     Ok(tally)
 }
@@ -43,6 +74,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<Tally> {
 #[derive(Default)]
 struct Reader {
     tally: Tally,
+    /// The test program that runs, as cargo names it.
+    program: String,
     /// Whether the line read last is in the part of a program's output that repeats what its failed tests
     /// said.
     failures: bool,
@@ -53,6 +86,12 @@ struct Reader {
 impl Reader {
     /// Takes a line; what is to be printed of it: how many passed, of what did not, everything, and what takes long.
     fn read(&mut self, line: &str) -> Option<String> {
+        let program = ["Running ", "Doc-tests "].map(|word| line.trim_start().strip_prefix(word));
+        if let Some(program) = program.into_iter().flatten().next() {
+            let program = program.split(" (").next().unwrap_or(program);
+            program.clone_into(&mut self.program);
+            return None;
+        }
         if line == "failures:" {
             // It comes twice: before what they said, and before their names alone.
             self.within = false;
@@ -69,11 +108,13 @@ impl Reader {
         let before = self.tally.passed;
         let is_news = count(&mut self.tally, line);
         if line.starts_with("test result: ok") {
-            return Some(format!("     {} passed", self.tally.passed - before));
+            let passed = self.tally.passed - before;
+            return Some(format!("     {}: {passed} passed", self.program));
         }
         let is_news = is_news
             || self.failures
             || line.ends_with("... FAILED")
+            || line.starts_with("error: ")
             || line.contains(" has been running for over ");
         is_news.then(|| line.to_owned())
     }
@@ -153,9 +194,9 @@ mod tests {
     #[test]
     fn of_what_passed_the_number_is_printed() {
         let mut reader = Reader::default();
-        let output = "\nrunning 2 tests\ntest a ... ok\ntest b ... ok\n\nsuccesses:\n\n---- a stdout ----\nfine\n\n\
+        let output = "     Running tests/a.rs (target/debug/deps/a-0)\n\nrunning 2 tests\ntest a ... ok\ntest b ... ok\n\nsuccesses:\n\n---- a stdout ----\nfine\n\n\
                       test result: ok. 2 passed; 0 failed; 0 ignored\n\n\
-                      running 1 test\ntest c has been running for over 60 seconds\nSKIP: c: no disk\n\n\
+   Doc-tests nfs_io\n\nrunning 1 test\ntest c has been running for over 60 seconds\nSKIP: c: no disk\n\n\
                       test result: ok. 1 passed; 0 failed; 0 ignored\n";
         let printed: Vec<String> = output
             .lines()
@@ -164,10 +205,10 @@ mod tests {
         assert_eq!(
             printed,
             [
-                "     2 passed",
+                "     tests/a.rs: 2 passed",
                 "test c has been running for over 60 seconds",
                 "SKIP: c: no disk",
-                "     1 passed"
+                "     nfs_io: 1 passed"
             ]
         );
     }

@@ -99,6 +99,8 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
 fn wheel(root: &Path, profile: &str, output: &Path) -> Result<Vec<PathBuf>> {
     let environment = Environment::make(root)?;
     environment.install(false)?;
-    let wheel = environment.wheel(profile, output)?;
-    Ok(vec![wheel.context("the wheel does not build")?])
+    match environment.wheel(profile, output)? {
+        Ok(wheel) => Ok(vec![wheel]),
+        Err(_told) => anyhow::bail!("the wheel does not build"),
+    }
 }
