@@ -173,6 +173,7 @@ fn op(job: &Job, offset: u64, buf: Buf) -> Op {
             buf,
             range,
             mode,
+            may_wait: false,
             keep,
         }
     }

@@ -13,7 +13,8 @@
 //! - [`future_boxes`]: boxes for futures that are used again.
 //! - [`op`], [`engine`], [`plan`], [`probe`]: reads, writes and flushes as values, executed by an
 //!   io_uring ring or by the thread pool with the same results.
-//! - [`write_waits`]: which writes to the page cache wait for the disk although they are told not to wait.
+//! - [`read_waits`], [`write_waits`]: which reads, and which writes to the page cache, wait for the disk although they
+//!   are told not to wait.
 //! - [`auto`], [`memory`]: which way of moving bytes suits a file, and what that depends on around it.
 //!
 //! A program that wants only a part of it takes the features of that part. Without any, there are [`budget`],
@@ -87,6 +88,8 @@ mod progress;
 #[cfg(feature = "serve")]
 pub mod promptness;
 #[cfg(feature = "serve")]
+pub mod read_waits;
+#[cfg(feature = "serve")]
 pub mod shares;
 pub mod size;
 #[cfg(feature = "serve")]
@@ -123,6 +126,8 @@ pub use mode::{Mode, UnknownMode};
 pub use op::{Keep, Op, OpResult, WriteSync};
 #[cfg(feature = "serve")]
 pub use pool::{Pool, PoolFull, PoolLimits};
+#[cfg(feature = "serve")]
+pub use read_waits::ReadWaits;
 pub use rustix::io::Errno;
 #[cfg(feature = "serve")]
 pub use shares::{Share, Shares};

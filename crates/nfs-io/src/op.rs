@@ -25,6 +25,8 @@ pub enum Op {
         /// The mode of the transfer. For `Direct` the file was opened with `O_DIRECT`, and offset, length and
         /// the address of the part are aligned as the file asks for.
         mode: Mode,
+        /// It may have to wait for the disk before the data can be asked for: see [`crate::read_waits`].
+        may_wait: bool,
         /// What must not end before the operation has.
         keep: Keep,
     },
@@ -173,7 +175,8 @@ impl Op {
 
     /// Whether it may wait for the disk though the kernel is told not to wait (`IOCB_NOWAIT`).
     ///
-    /// Of a write to the page cache that waits before it changes anything its `may_wait` tells.
+    /// Of a read that waits before it asks for the data, and of a write to the page cache that waits before it changes
+    /// anything, its `may_wait` tells.
     /// What has to be stable is flushed at the end of the write: XFS does that at once where the data went into the page
     /// cache, or where the device has ended the direct write by then. And what is not to stay in the page cache is handed
     /// to the device at the end of the write, which may have no room for it (`filemap_fdatawrite_range_kick`).
@@ -185,7 +188,8 @@ impl Op {
                 may_wait,
                 ..
             } => *may_wait || !matches!(sync, WriteSync::None) || *mode == Mode::DontCache,
-            Self::Read { .. } | Self::Fsync { .. } => false,
+            Self::Read { may_wait, .. } => *may_wait,
+            Self::Fsync { .. } => false,
         }
     }
 

@@ -388,6 +388,18 @@ pub const READ_AHEAD_CALLS_MAX: u32 = 4;
 /// READs of less than [`READ_AHEAD_BYTES_MIN`] that must go on where others ended before anything is read ahead of
 /// them, more than of larger ones: of random small READs of a small file some do by chance.
 pub const READ_AHEAD_SMALL_READS_MIN: u32 = 3;
+/// How near to where the last READ of a file through the page cache ended another must begin to count as one of a
+/// stream, which the kernel may read ahead of, in READs of its length: those of a stream come in any order.
+pub const READ_FOLLOWS_CALLS_MAX: u64 = 32;
+/// How far behind a READ, in bytes, the page cache must have a file if the kernel is to begin no read-ahead because of
+/// it: twice the largest window that is common (`read_ahead_kb` of 4096, as btrfs has it).
+pub const KERNEL_READ_AHEAD_BYTES: u64 = 8 << 20;
+/// Into how many parts a file is divided at most to remember of which a worker has read data.
+pub const MAP_PARTS_MAX: u64 = 4096;
+/// Least bytes of such a part: what the smallest block of a file's map tells of in a file of pieces of 4 KiB.
+pub const MAP_PART_BYTES_MIN: u64 = 1 << 20;
+/// Seconds for which it is remembered at most: the kernel may let go of the map when memory is short.
+pub const MAP_PART_KEPT_SECONDS: u64 = 10;
 /// The part of the memory for replies that all pieces read ahead may take together, as a divisor.
 pub const READ_AHEAD_MEMORY_DIVISOR: u64 = 4;
 /// What one client may have of that, as a multiple of what this leaves free, for a weight of 1: three quarters

@@ -26,12 +26,12 @@ pub enum FsKind {
     Btrfs,
 }
 
-/// A mounted loop file system; unmounted, and its image removed, on drop.
+/// A mounted loop file system; unmounted, and its image removed if it made that, on drop.
 pub struct LoopFs {
     image: PathBuf,
-    /// The directory of the image. It is in memory if there is /dev/shm, since what a power cut drops is
-    /// decided above the loop device.
-    _place: tempfile::TempDir,
+    /// The directory of an image that it made. It is in memory if there is /dev/shm, since what a power cut drops
+    /// is decided above the loop device.
+    _place: Option<tempfile::TempDir>,
     point: PathBuf,
     /// Bytes of a sector of the device: what direct I/O has to be aligned to.
     sector: u32,
@@ -79,9 +79,27 @@ impl LoopFs {
         let point = point.to_path_buf();
         let mut fs = Self {
             image,
-            _place: place,
+            _place: Some(place),
             point,
             sector,
+            mounted: false,
+        };
+        fs.mount()?;
+        Ok(fs)
+    }
+
+    /// Mounts the file system that is in an image, on a device with sectors of 512 bytes, on `point`, which is
+    /// created.
+    ///
+    /// # Errors
+    /// When a tool fails, as in [`LoopFs::new`].
+    pub fn of_image(image: &Path, point: &Path) -> Result<Self> {
+        std::fs::create_dir_all(point)?;
+        let mut fs = Self {
+            image: image.to_path_buf(),
+            _place: None,
+            point: point.to_path_buf(),
+            sector: 512,
             mounted: false,
         };
         fs.mount()?;
@@ -93,7 +111,7 @@ impl LoopFs {
         &self.point
     }
 
-    /// The file that holds the disk's image; its directory goes with this value.
+    /// The file that holds the disk's image; one that this value made goes with it.
     pub fn image(&self) -> &Path {
         &self.image
     }

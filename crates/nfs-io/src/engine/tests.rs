@@ -84,6 +84,7 @@ fn read(file: &Arc<OwnedFd>, offset: u64, buf: Buf, range: Range<usize>) -> Op {
         buf,
         range,
         mode: Mode::Buffered,
+        may_wait: false,
         keep: Keep::none(),
     }
 }

@@ -176,7 +176,7 @@ const BCACHEFS: u32 = 0xca45_1a4e;
 pub(crate) const BTRFS: u32 = 0x9123_683e;
 const EROFS: u32 = 0xe0f5_e1e2;
 const EXFAT: u32 = 0x2011_bab0;
-const EXT: u32 = 0xef53;
+pub(crate) const EXT: u32 = 0xef53;
 const F2FS: u32 = 0xf2f5_2010;
 const ISO9660: u32 = 0x9660;
 const MSDOS: u32 = 0x4d44;
@@ -184,7 +184,7 @@ pub(crate) const RAMFS: u32 = 0x8584_58f6;
 const SQUASHFS: u32 = 0x7371_7368;
 pub(crate) const TMPFS: u32 = 0x0102_1994;
 const UDF: u32 = 0x1501_3346;
-const XFS: u32 = 0x5846_5342;
+pub(crate) const XFS: u32 = 0x5846_5342;
 const ZFS: u32 = 0x2fc1_2fc1;
 
 #[cfg(test)]

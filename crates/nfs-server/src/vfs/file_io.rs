@@ -13,6 +13,7 @@ use super::closing::Writing;
 use super::gate::{Gate, Gates};
 use super::io::{FileAuto, InOrder, Refusals, Reserve, Rounds, StableWrites};
 use super::page_cache::SeenInPageCache;
+use super::reads::Reads;
 use super::stable::Unstable;
 use super::{Error, FileKind, Object, Result};
 use crate::exports::policy::Io;
@@ -36,6 +37,8 @@ pub(super) struct FileIo {
     pub(super) edge_pages: AtomicU32,
     /// The gate of the file, set by the first write to it.
     gate: OnceLock<Arc<Gate>>,
+    /// Which READs may wait for more than their data.
+    pub(super) reads: Reads,
     /// What is read ahead of direct READs, from the first one on.
     pub(super) ahead: OnceLock<Arc<FileAhead>>,
     /// Held by the COMMIT that runs: there is one at a time.

@@ -36,6 +36,7 @@ mod open;
 mod page_cache;
 mod permits;
 mod readdir;
+mod reads;
 mod resolve;
 mod rewrites;
 mod room;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use nfs_io::caps::{self, Capability};
 use nfs_io::fs::{self, FsStat, OFlags, OpenHow, ResolveFlags, Stat};
 use nfs_io::turns::Rule;
-use nfs_io::{Budget, Errno, Lane, Share, Sharer, Shares, WriteWaits};
+use nfs_io::{Budget, Errno, Lane, ReadWaits, Share, Sharer, Shares, WriteWaits};
 use parking_lot::RwLock;
 
 use super::{Error, FileKind, Object, Result, room};
@@ -67,6 +67,8 @@ pub(crate) struct Mount {
     root_ino: u64,
     /// `statx` on a cached inode of it does not wait for anybody: it may run on a shard's thread.
     pub(crate) local: bool,
+    /// When a READ waits for the disk within the submission.
+    pub(super) read_waits: ReadWaits,
     /// When a WRITE to its page cache waits for the disk within the submission.
     pub(super) write_waits: WriteWaits,
     /// The size of a block of the file system, in bytes.
@@ -114,6 +116,7 @@ impl Mount {
             mnt_id: stat.mnt_id,
             root_ino: stat.ino,
             local: fs::is_local(facts.fs_type),
+            read_waits: ReadWaits::of(facts.fs_type),
             write_waits: WriteWaits::of(facts.fs_type, stat.dev),
             block_bytes: facts.bsize,
             file_size_max,

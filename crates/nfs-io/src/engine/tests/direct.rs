@@ -97,6 +97,7 @@ impl File {
                 buf,
                 range: 0..rounded_len,
                 mode: segment.mode,
+                may_wait: false,
                 keep: Keep::none(),
             };
             let done = engine.submit(op, &own(), LANE).await;
@@ -259,6 +260,7 @@ fn a_refusal_is_the_kernels_and_gives_the_buffer_back() {
                     buf,
                     range,
                     mode: Mode::Direct,
+                    may_wait: false,
                     keep: Keep::none(),
                 };
                 let done = engine.submit(op, &own(), LANE).await;
@@ -283,6 +285,7 @@ fn what_is_read_in_passing_does_not_stay() {
                 buf: file.pool.try_take(1 << 20).unwrap(),
                 range: 0..1 << 20,
                 mode: Mode::DontCache,
+                may_wait: false,
                 keep: Keep::none(),
             };
             let done = engine.submit(op, &own(), LANE).await;
@@ -333,6 +336,7 @@ fn a_file_system_without_it_refuses_to_drop_behind() {
                 buf,
                 range,
                 mode,
+                may_wait: false,
                 keep: Keep::none(),
             };
             let read = engine.submit(read, &own(), LANE).await;

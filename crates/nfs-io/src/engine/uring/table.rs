@@ -112,7 +112,12 @@ impl Table {
         let (personality, done) = (slot.personality, slot.progress.done());
         slot.fault = slot.op.fault();
         let fault = slot.fault;
-        let by_worker = slot.op.waits_in_spite_of_nowait();
+        let whose = if slot.op.waits_in_spite_of_nowait() {
+            // A worker's, from the beginning.
+            Flags::ASYNC
+        } else {
+            Flags::empty()
+        };
         let entry = match &mut slot.op {
             // Its answer is known: the kernel only carries it around the ring.
             _ if fault.and_then(Fault::errno).is_some() => opcode::Nop::new().build(),
@@ -125,10 +130,12 @@ impl Table {
                 ..
             } => {
                 let left = &mut buf[left(range, done, *mode, fault)];
-                opcode::Read::new(Fd(file.as_raw_fd()), left.as_mut_ptr(), length(left.len()))
-                    .offset(offset.saturating_add(done as u64))
+                let read =
+                    opcode::Read::new(Fd(file.as_raw_fd()), left.as_mut_ptr(), length(left.len()));
+                read.offset(offset.saturating_add(done as u64))
                     .rw_flags(mode.rwf() as _)
                     .build()
+                    .flags(whose)
             }
             Op::Write {
                 file,
@@ -140,16 +147,13 @@ impl Table {
                 ..
             } => {
                 let left = &buf[left(range, done, *mode, fault)];
-                let entry =
-                    opcode::Write::new(Fd(file.as_raw_fd()), left.as_ptr(), length(left.len()))
-                        .offset(offset.saturating_add(done as u64))
-                        .rw_flags((sync.rwf() | mode.rwf()) as _)
-                        .build();
-                if by_worker {
-                    entry.flags(Flags::ASYNC)
-                } else {
-                    entry
-                }
+                let write =
+                    opcode::Write::new(Fd(file.as_raw_fd()), left.as_ptr(), length(left.len()));
+                write
+                    .offset(offset.saturating_add(done as u64))
+                    .rw_flags((sync.rwf() | mode.rwf()) as _)
+                    .build()
+                    .flags(whose)
             }
             Op::Fsync { file, data_only } => {
                 let flags = if *data_only {

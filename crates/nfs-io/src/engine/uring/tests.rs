@@ -24,6 +24,7 @@ fn what_cannot_be_cancelled_is_leaked_not_freed() {
         buf,
         range,
         mode: Mode::Buffered,
+        may_wait: false,
         keep: Keep::none(),
     };
     let waiter = ring.submit(read, ServerIdentity::current().creds(), Lane(1).into());
@@ -63,6 +64,7 @@ fn a_resumed_operation_asks_for_the_rest() {
         buf,
         range,
         mode: Mode::Buffered,
+        may_wait: false,
         keep: Keep::none(),
     };
     let waiter = ring.submit(read, ServerIdentity::current().creds(), Lane(1).into());
@@ -104,6 +106,7 @@ fn many_bytes_are_handed_over_at_once_and_few_wait_for_their_turn() {
             buf: pool.try_take(5).unwrap(),
             range: 0..5,
             mode: Mode::Buffered,
+            may_wait: false,
             keep: Keep::none(),
         };
         ring.submit(op, ServerIdentity::current().creds(), Lane(1).into())
@@ -289,6 +292,7 @@ fn a_full_lane_answers_the_latest_of_who_has_most_and_takes_the_newcomer() {
             buf: pool.try_take(1).unwrap(),
             range: 0..1,
             mode: Mode::Buffered,
+            may_wait: false,
             keep: Keep::none(),
         };
         let queue = Queue {

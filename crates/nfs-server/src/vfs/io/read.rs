@@ -1,5 +1,6 @@
 //! READ: from a file into a buffer, segment by segment as the decision says.
 
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,6 +10,7 @@ use nfs_io::fs;
 use nfs_io::op::Op;
 use nfs_io::plan::Segment;
 use nfs_io::{Buf, BufferPool, Errno, Keep, Mode, Share};
+use rustix::param::page_size;
 
 use super::super::staging::Why;
 use super::super::{Access, Error, Result};
@@ -19,6 +21,7 @@ use crate::exports::policy::Io;
 use crate::operate::calls::{Note, StepKind, step};
 use crate::operate::trace::Event;
 use crate::vfs::ahead::Reading;
+use crate::vfs::reads::Shape;
 use crate::vfs::{Target, Vfs};
 
 impl Vfs {
@@ -142,7 +145,15 @@ impl Vfs {
                 Ok(file) => {
                     transfer.trace(&self.trace, target, &segment);
                     let result;
-                    (result, data) = self.read_into(engine, target, file, &segment, data).await?;
+                    let shape = shape(target, transfer);
+                    let may_wait = may_wait(target, shape, &file, &segment);
+                    (result, data) = self
+                        .read_into(engine, target, file, (&segment, may_wait), data)
+                        .await?;
+                    if may_wait && result.is_ok_and(|read| read > 0) {
+                        let reads = &target.object.io.reads;
+                        reads.made_by_worker(shape, &segment.file);
+                    }
                     match result {
                         Ok(read) => {
                             transfer.tally.segment(segment.mode, read);
@@ -160,20 +171,21 @@ impl Vfs {
         }
     }
 
-    /// Fills `data` from the beginning of `segment` on: of the page cache what is there, at once; the rest
-    /// through the engine.
+    /// Fills `data` from the beginning of `segment` on: of the page cache what is there, at once, unless already that
+    /// may wait for the disk; the rest through the engine.
     async fn read_into(
         &self,
         engine: &Engine,
         target: &Target,
         file: Arc<OwnedFd>,
-        segment: &Segment,
+        (segment, may_wait): (&Segment, bool),
         mut data: Buf,
     ) -> Result<(nfs_io::Result<usize>, Buf)> {
         let engine = &self.engine_for(engine, target);
         let (offset, mode) = (segment.file.start, segment.mode);
         // `EAGAIN` and its like: it is not there, or the file system cannot tell.
-        let cached = if target.object.mount.local && mode != Mode::Direct {
+        let looks = target.object.mount.local && mode != Mode::Direct && !may_wait;
+        let cached = if looks {
             let step = step(StepKind::PageCache);
             let cached = fs::pread_nowait(file.as_fd(), &mut data, offset, mode).unwrap_or(0);
             step.note(Note::moved(mode, cached));
@@ -193,6 +205,7 @@ impl Vfs {
             buf: data,
             range: cached..wanted,
             mode,
+            may_wait,
             keep: Keep::none(),
         };
         let result = engine.submit(op, &target.actor.creds, target.queue()).await;
@@ -243,4 +256,30 @@ impl Vfs {
             }
         }
     }
+}
+
+/// The file that is read, as far as waiting depends on it.
+fn shape(target: &Target, transfer: &Transfer<'_>) -> Shape {
+    let mount = &target.object.mount;
+    Shape {
+        waits: mount.read_waits,
+        size: transfer.size,
+        blocks: transfer.blocks,
+        block_bytes: mount.block_bytes,
+    }
+}
+
+/// Whether a READ may wait for the disk before the data can be asked for: see [`Reads`](crate::vfs::reads::Reads).
+fn may_wait(target: &Target, shape: Shape, file: &OwnedFd, segment: &Segment) -> bool {
+    let is_cached = |range: &Range<u64>| is_cached(file, range);
+    let reads = &target.object.io.reads;
+    target.object.mount.local && reads.may_wait(shape, segment.mode, &segment.file, is_cached)
+}
+
+/// Whether the page cache has the range whole; `true` where the kernel does not say.
+fn is_cached(file: &OwnedFd, range: &Range<u64>) -> bool {
+    let page = page_size() as u64;
+    let pages = range.end.div_ceil(page) - range.start / page;
+    let cached = fs::cachestat(file.as_fd(), range.start, range.end - range.start);
+    cached.map_or(true, |cached| cached.cached >= pages)
 }

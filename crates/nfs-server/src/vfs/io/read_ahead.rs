@@ -85,6 +85,12 @@ impl Vfs {
                 range: 0..len,
                 buf: room.data,
                 mode: Mode::Direct,
+                may_wait: target.object.mount.read_waits.may_wait(
+                    Mode::Direct,
+                    // It is no small file.
+                    u64::MAX,
+                    target.object.mount.block_bytes,
+                ),
                 keep: Keep::new(room.of_mount),
             };
             let about = target.about();

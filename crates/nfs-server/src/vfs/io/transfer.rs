@@ -26,6 +26,8 @@ pub(super) struct Transfer<'c> {
     io: Io,
     /// The file's length before the call, in bytes.
     pub(super) size: u64,
+    /// What it took of the disk, in units of 512 bytes.
+    pub(super) blocks: u64,
     pub(super) decision: Decision,
     /// Why bytes do not go the way that was chosen, as last met.
     fallback: Option<Reason>,
@@ -58,6 +60,7 @@ impl<'c> Transfer<'c> {
             object,
             io: call.io,
             size: stat.size,
+            blocks: stat.blocks,
             fallback: decision.fallback,
             decision,
             tally,

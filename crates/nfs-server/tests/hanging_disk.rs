@@ -1,0 +1,144 @@
+//! A disk that has stopped to answer reads: what other calls get meanwhile, on the same thread of the server.
+
+mod support;
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use nfs_lab::held_fs::{self, HeldFs};
+use nfs_lab::needs::{Need, missing};
+use nfs_lab::{Engine, FsKind, LoopFs};
+use nfs_server::exports::policy::{IoPolicy, Mode};
+use support::wire::DEADLINE;
+use support::{Served, block_on, lookup, ok, scratch, skip};
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+const NAME: &str = "pieces";
+/// Bytes of a piece of the file, and of the hole behind it.
+const PIECE: u64 = 4096;
+/// Pieces of the file: their map takes several blocks of its own on every file system.
+const PIECES: u64 = 4096;
+/// Which piece is read.
+const READ: u64 = PIECES / 2;
+
+/// A file system with a file in many pieces, of which nothing but its name and its attributes is in memory; on a
+/// disk that can stop to answer reads.
+struct HangingDisk {
+    volume: LoopFs,
+    disk: HeldFs,
+    _place: TempDir,
+}
+
+/// Has the disk answer again when it is dropped: before the server ends, which may wait for it.
+struct Answers<'d>(&'d HangingDisk);
+
+impl Drop for Answers<'_> {
+    fn drop(&mut self) {
+        self.0.disk.let_all_go();
+    }
+}
+
+impl HangingDisk {
+    fn new(kind: FsKind, size_mib: u32) -> Self {
+        let place = scratch(0o755);
+        let [made, served, disk] = ["made", "served", "disk"].map(|name| place.path().join(name));
+        let content = {
+            let mut volume = LoopFs::new(kind, size_mib, &made).unwrap();
+            write_pieces(&made.join(NAME));
+            volume.unmount().unwrap();
+            std::fs::read(volume.image()).unwrap()
+        };
+        std::fs::create_dir(&disk).unwrap();
+        let held = HeldFs::mount(&disk, content).unwrap();
+        let volume = LoopFs::of_image(&disk.join(held_fs::FILE), &served).unwrap();
+        Self {
+            volume,
+            disk: held,
+            _place: place,
+        }
+    }
+}
+
+fn byte_of(piece: u64) -> u8 {
+    1 + (piece % 251) as u8
+}
+
+fn write_pieces(path: &Path) {
+    let file = File::create_new(path).unwrap();
+    for piece in 0..PIECES {
+        let data = [byte_of(piece); PIECE as usize];
+        file.write_all_at(&data, piece * 2 * PIECE).unwrap();
+    }
+    file.sync_all().unwrap();
+}
+
+/// A READ of the file is not answered; another client's calls are.
+fn others_go_on(kind: FsKind, size_mib: u32, mode: Mode) {
+    let disk = HangingDisk::new(kind, size_mib);
+    let served = Served::with(|config| {
+        let export = &mut config.exports[0];
+        export.path = disk.volume.point().to_owned();
+        export.io = IoPolicy {
+            read: mode.into(),
+            ..IoPolicy::default()
+        };
+    });
+    let _answers = Answers(&disk);
+    block_on(async {
+        let [reader, other] = [served.client().await, served.client().await];
+        let root = served.root(&reader).await;
+        let file = lookup(&reader, &root, NAME.as_bytes()).await;
+        disk.disk.hold_reads();
+        let reading = reader.read(&file, READ * 2 * PIECE, PIECE as u32);
+        let others = async {
+            disk.disk.wait_for_one().await.unwrap();
+            for _ in 0..3 {
+                let answer = timeout(DEADLINE, other.getattr(&root)).await;
+                ok(answer.unwrap_or_else(|_| panic!("{kind:?}, {mode:?}: the READ holds others")));
+            }
+            assert_eq!(served.counter("calls_running"), 1, "the READ");
+            disk.disk.let_all_go();
+        };
+        let (read, ()) = tokio::join!(reading, others);
+        let data = ok(read).data;
+        assert_eq!(data.len() as u64, PIECE);
+        assert!(data.iter().all(|byte| *byte == byte_of(READ)));
+    });
+}
+
+fn on(kind: FsKind, size_mib: u32, modes: &[Mode]) {
+    let needs = [Need::Root, Need::Fuse, Need::Loop, Need::Btrfs];
+    for need in needs {
+        if let Some(missing) = missing(need, Engine::Uring) {
+            skip!("{missing}");
+        }
+    }
+    for mode in modes {
+        others_go_on(kind, size_mib, *mode);
+    }
+}
+
+#[test]
+fn a_read_that_waits_for_the_map_of_a_file_of_ext4_holds_nobody() {
+    on(
+        FsKind::Ext4,
+        64,
+        &[Mode::Buffered, Mode::DontCache, Mode::Direct],
+    );
+}
+
+#[test]
+fn a_read_that_waits_for_the_map_of_a_file_of_xfs_holds_nobody() {
+    on(
+        FsKind::Xfs,
+        300,
+        &[Mode::Buffered, Mode::DontCache, Mode::Direct],
+    );
+}
+
+#[test]
+fn a_read_that_waits_for_the_checksums_of_btrfs_holds_nobody() {
+    on(FsKind::Btrfs, 112, &[Mode::Buffered]);
+}
