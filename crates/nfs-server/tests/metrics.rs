@@ -14,6 +14,7 @@ use nfs_server::metrics::{self, Definition, Kind, Snapshot, TABLE, Value};
 use nfs_server::operate::control::{Asker, VerifierOrder};
 use nfs_server::operate::live::{Watch, client_rows, export_rows};
 use nfs_wire::nfs3::{Nfsstat3, StableHow};
+use support::page_cache::Kept;
 use support::{Served, block_on, create, mode, mount, ok, skip, status};
 
 /// The table of docs/metrics.md as the code has it.
@@ -328,8 +329,9 @@ fn the_page_cache_of_open_files_is_told_by_export() {
     let got = block_on(async {
         let client = served.client().await;
         let root = mount(&client, b"/a").await.unwrap();
-        for name in [b"f", b"g"] {
-            let file = create(&client, &root, name).await;
+        let mut kept = Vec::new();
+        for name in ["f", "g"] {
+            let file = create(&client, &root, name.as_bytes()).await;
             let data = Bytes::from(vec![7; 5 * page]);
             let written = client.write(&file, 0, StableHow::FileSync, data);
             ok(written.await);
@@ -337,6 +339,8 @@ fn the_page_cache_of_open_files_is_told_by_export() {
             let far = 2 * limits::PAGE_CACHE_PIECE_BYTES + 3 * page as u64;
             let data = Bytes::from(vec![7; page]);
             ok(client.write(&file, far, StableHow::FileSync, data).await);
+            let pages = [0..5 * page as u64, far..far + page as u64];
+            kept.push(Kept::new(&served.path().join(name), &pages));
         }
         // What was looked at and neither read nor written is no open file, whatever is in memory of it.
         std::fs::write(served.path().join("h"), vec![7; 3 * page]).unwrap();
@@ -365,9 +369,12 @@ fn a_file_that_nobody_uses_is_opened_once_for_the_page_cache() {
         let file = create(&client, &root, b"f").await;
         let data = Bytes::from(vec![7; 4096]);
         ok(client.write(&file, 0, StableHow::FileSync, data).await);
+        let path = served.path().join("f");
+        let written = 0..4096;
+        let _kept = Kept::new(&path, &[written]);
         // The ends as well: events that are alike and follow each other are told as one.
         let flags = WatchFlags::OPEN | WatchFlags::CLOSE_NOWRITE;
-        inotify::add_watch(&watch, served.path().join("f"), flags).unwrap();
+        inotify::add_watch(&watch, path, flags).unwrap();
         let got = figures_when(&served, |got| got.sum(&metrics::PAGE_CACHE, &[]) > 0.0);
         // The looks at the page cache are as often as the sweeps.
         let sweeps = |got: &Snapshot| got.sum(&metrics::FILE_CACHE_SWEEPS, &[]);

@@ -12,6 +12,7 @@ use nfs_server::exports::Versions;
 use nfs_server::exports::policy::{IoPolicy, Mode, Way, parse_rule};
 use nfs_wire::nfs4::ops::{CloseArgs, IoAdviseArgs, IoAdviseType4, Openflag4};
 use nfs_wire::nfs4::{ArgOp, Bitmap4, FileHandle, Nfsstat4, ResOp, Stateid4};
+use support::page_cache::TRIES;
 use support::v4::{Client, open_args, putfh};
 use support::{Served, block_on, skip};
 
@@ -183,9 +184,11 @@ fn cached(served: &Served, range: Range<u64>) -> Option<u64> {
 /// Takes the served file out of the page cache; false where it cannot go (a file system in memory).
 fn is_out_of_cache(served: &Served) -> bool {
     let file = File::open(served.path().join("f")).unwrap();
-    file.sync_all().unwrap();
-    fs::drop_cached(file.as_fd()).unwrap();
-    cached(served, 0..LEN as u64) == Some(0)
+    (0..TRIES).any(|_| {
+        file.sync_all().unwrap();
+        fs::drop_cached(file.as_fd()).unwrap();
+        cached(served, 0..LEN as u64) == Some(0)
+    })
 }
 
 #[test]
@@ -206,10 +209,14 @@ fn what_is_said_of_a_range_is_done_to_the_page_cache() {
         let open = open_args(b"f", READ, Openflag4::Nocreate);
         let (file, stateid) = client.open(&root, open).await.unwrap();
         let kinds = [Willneed];
-        let followed = advise_range(&mut client, &file, stateid, RANGE, &kinds).await;
-        assert_eq!(followed, Ok(bits(&[Willneed])));
         let end = Instant::now() + Duration::from_secs(60);
-        while cached(&served, RANGE) != Some(RANGE.end - RANGE.start) {
+        loop {
+            // Again each time: where memory is short, what was read may have gone before it is looked at.
+            let followed = advise_range(&mut client, &file, stateid, RANGE, &kinds).await;
+            assert_eq!(followed, Ok(bits(&[Willneed])));
+            if cached(&served, RANGE) == Some(RANGE.end - RANGE.start) {
+                break;
+            }
             assert!(Instant::now() < end, "{:?}", cached(&served, RANGE));
             // SLEEP: the kernel reads by itself.
             std::thread::sleep(Duration::from_millis(10));
@@ -235,9 +242,13 @@ fn what_is_said_of_a_range_is_done_to_the_page_cache() {
             open_stateid: others,
         });
         other.ok(vec![putfh(&file), close]).await;
-        let followed = advise_range(&mut client, &file, stateid, RANGE, &kinds).await;
-        assert_eq!(followed, Ok(bits(&[Dontneed])));
-        assert_eq!(cached(&served, RANGE), Some(0));
+        let mut left = Vec::new();
+        for _ in 0..TRIES {
+            let followed = advise_range(&mut client, &file, stateid, RANGE, &kinds).await;
+            assert_eq!(followed, Ok(bits(&[Dontneed])));
+            left.push(cached(&served, RANGE));
+        }
+        assert!(left.contains(&Some(0)), "{left:?}");
     });
 }
 

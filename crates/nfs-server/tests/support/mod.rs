@@ -4,6 +4,7 @@
 pub(crate) mod called;
 pub(crate) mod links;
 pub(crate) mod moved;
+pub(crate) mod page_cache;
 pub(crate) mod process;
 pub(crate) mod trees;
 pub(crate) mod v4;
