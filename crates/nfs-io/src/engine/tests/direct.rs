@@ -8,6 +8,9 @@ use crate::fs::{cachestat, statfs};
 use crate::plan::{Alignment, Segment, placement, plan_read, plan_write};
 use crate::testing::disk_fs;
 
+/// How often it is looked whether pages are in the cache: where memory is short the kernel takes them for others.
+const TRIES: u32 = 4;
+
 /// One file, open for each way of going.
 struct File {
     cached: Arc<OwnedFd>,
@@ -200,8 +203,12 @@ fn what_goes_past_the_cache_is_not_in_it() {
                 return skipped("cachestat needs Linux 6.5");
             };
             assert_eq!(pages, 0, "{name}");
-            file.read(&engine, Mode::Buffered, 1 << 20, 1 << 20).await;
-            assert!(file.cached_pages() > Some(0));
+            let mut buffered = Vec::new();
+            for _ in 0..TRIES {
+                file.read(&engine, Mode::Buffered, 1 << 20, 1 << 20).await;
+                buffered.push(file.cached_pages());
+            }
+            assert!(buffered.iter().any(|pages| *pages > Some(0)), "{name}");
         });
     });
 }
@@ -278,29 +285,33 @@ fn what_is_read_in_passing_does_not_stay() {
     on_disks(|name, dir| {
         both_with_file(dir, |engine, file| async move {
             let content = pattern(1 << 20, 7);
-            file.write(&engine, Mode::Direct, 0, &content).await;
-            let op = Op::Read {
-                file: file.cached.clone(),
-                offset: 0,
-                buf: file.pool.try_take(1 << 20).unwrap(),
-                range: 0..1 << 20,
-                mode: Mode::DontCache,
-                may_wait: false,
-                keep: Keep::none(),
-            };
-            let done = engine.submit(op, &own(), LANE).await;
-            if done.result == Err(Errno::OPNOTSUPP) {
-                return skipped(&format!("{name} knows no RWF_DONTCACHE"));
+            let mut pages = Vec::new();
+            for _ in 0..TRIES {
+                // From here on nothing of it is in the cache.
+                file.write(&engine, Mode::Direct, 0, &content).await;
+                let op = Op::Read {
+                    file: file.cached.clone(),
+                    offset: 0,
+                    buf: file.pool.try_take(1 << 20).unwrap(),
+                    range: 0..1 << 20,
+                    mode: Mode::DontCache,
+                    may_wait: false,
+                    keep: Keep::none(),
+                };
+                let done = engine.submit(op, &own(), LANE).await;
+                if done.result == Err(Errno::OPNOTSUPP) {
+                    return skipped(&format!("{name} knows no RWF_DONTCACHE"));
+                }
+                assert_eq!(done.result, Ok(1 << 20));
+                assert!(done.buf.unwrap()[..] == content);
+                let in_passing = file.cached_pages();
+                file.read(&engine, Mode::Buffered, 0, 1 << 20).await;
+                pages.push((in_passing, file.cached_pages()));
             }
-            assert_eq!(done.result, Ok(1 << 20));
-            assert!(done.buf.unwrap()[..] == content);
-            let in_passing = file.cached_pages();
-            file.read(&engine, Mode::Buffered, 0, 1 << 20).await;
-            let stayed = file.cached_pages();
-            assert!(
-                in_passing < stayed || stayed.is_none(),
-                "{in_passing:?} {stayed:?}"
-            );
+            let fewer = |(in_passing, stayed): &(Option<u64>, Option<u64>)| {
+                in_passing < stayed || stayed.is_none()
+            };
+            assert!(pages.iter().any(fewer), "{pages:?}");
             let moved = file.write(&engine, Mode::DontCache, 0, &content).await;
             assert_eq!(moved, [1 << 20, 0]);
             assert!(file.read(&engine, Mode::Direct, 0, 1 << 20).await == content);
