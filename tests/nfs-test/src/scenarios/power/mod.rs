@@ -292,7 +292,11 @@ impl<'a> Bench<'a> {
     ) -> Result<Vec<Worker>> {
         let top = self.export.join(format!("round-{round}"));
         let models: Vec<Model> = (0..count)
-            .map(|i| populate(&top.join(i.to_string())))
+            .map(|i| {
+                let mut model = populate(&top.join(i.to_string()))?;
+                model.gives_back = io.reserve;
+                Ok(model)
+            })
             .collect::<Result<_>>()?;
         rustix::fs::syncfs(fs::File::open(&top)?)?;
         let mut connections = Vec::new();
