@@ -388,6 +388,8 @@ pub const READ_AHEAD_CALLS_MAX: u32 = 4;
 /// READs of less than [`READ_AHEAD_BYTES_MIN`] that must go on where others ended before anything is read ahead of
 /// them, more than of larger ones: of random small READs of a small file some do by chance.
 pub const READ_AHEAD_SMALL_READS_MIN: u32 = 3;
+/// Streams of READs of one file through the page cache that are told from each other.
+pub const READ_STREAMS_FOLLOWED: usize = 8;
 /// How near to where the last READ of a file through the page cache ended another must begin to count as one of a
 /// stream, which the kernel may read ahead of, in READs of its length: those of a stream come in any order.
 pub const READ_FOLLOWS_CALLS_MAX: u64 = 32;

@@ -13,7 +13,7 @@
 
 use std::ops::Range;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use nfs_io::{Mode, ReadWaits};
@@ -25,10 +25,36 @@ use crate::limits;
 pub(super) struct Reads {
     /// A worker has read data of it, so that the kernel has read the map where that is read whole.
     map_is_read: AtomicBool,
-    /// Where the last READ ended, in bytes.
-    end: AtomicU64,
+    streams: Streams,
     /// Where workers have read lately, once there was a need to know.
     parts: OnceLock<Box<Parts>>,
+}
+
+/// Where READs of a file go on one behind the other.
+#[derive(Default)]
+struct Streams {
+    /// Where the last READ of each ended, in bytes.
+    ends: [AtomicU64; limits::READ_STREAMS_FOLLOWED],
+    /// Which of them the next READ that follows none takes the place of.
+    oldest: AtomicUsize,
+}
+
+impl Streams {
+    /// Takes note of a READ. Whether it follows another.
+    fn follows(&self, range: &Range<u64>) -> bool {
+        let near = limits::READ_FOLLOWS_CALLS_MAX * (range.end - range.start);
+        let ended_near =
+            |end: &&AtomicU64| end.load(Ordering::Relaxed).abs_diff(range.start) <= near;
+        if let Some(end) = self.ends.iter().find(ended_near) {
+            end.store(range.end, Ordering::Relaxed);
+            return true;
+        }
+        let place = self.oldest.fetch_add(1, Ordering::Relaxed) % self.ends.len();
+        if let Some(end) = self.ends.get(place) {
+            end.store(range.end, Ordering::Relaxed);
+        }
+        false
+    }
 }
 
 /// The parts of a file that workers have read data of, for as long as [`limits::MAP_PART_KEPT_SECONDS`].
@@ -115,21 +141,24 @@ impl Reads {
         match waits {
             ReadWaits::Never => false,
             ReadWaits::ForTheMap => !self.map_is_read.load(Ordering::Relaxed),
-            ReadWaits::ForPartsOfTheMap | ReadWaits::Often if mode == Mode::Direct => true,
+            ReadWaits::ForPartsOfTheMap | ReadWaits::Often if mode == Mode::Direct => {
+                !self.is_near(range, file.size)
+            }
             ReadWaits::ForPartsOfTheMap | ReadWaits::Often => {
-                let last_end = self.end.swap(range.end, Ordering::Relaxed);
-                let near = limits::READ_FOLLOWS_CALLS_MAX * (range.end - range.start);
-                let follows = last_end.abs_diff(range.start) <= near;
                 let is_cached_whole = || is_cached(&(range.start..range.end.min(file.size)));
-                if follows {
+                if self.streams.follows(range) {
                     !is_cached_whole() || !is_cached(&page_ahead(range, file.size))
                 } else {
-                    let parts = self.parts.get();
-                    !parts.is_some_and(|parts| parts.has_all(range, file.size))
-                        && !is_cached_whole()
+                    !self.is_near(range, file.size) && !is_cached_whole()
                 }
             }
         }
+    }
+
+    /// Whether a worker has read from the same parts of the file lately.
+    fn is_near(&self, range: &Range<u64>, size: u64) -> bool {
+        let parts = self.parts.get();
+        parts.is_some_and(|parts| parts.has_all(range, size))
     }
 
     /// A worker has read this range.
@@ -216,6 +245,7 @@ mod tests {
         reads.made_by_worker(file, &at(10, 0));
         assert!(may_wait(at(20, 0)));
         assert!(!may_wait(at(10, part - PAGE)));
+        assert!(!reads.may_wait(file, Mode::Direct, &at(10, PAGE), nothing));
         assert!(may_wait(at(30, 0)));
         assert!(may_wait(at(10, part - 1)), "its end is in the next part");
         let parts = reads.parts.get().unwrap();
@@ -258,6 +288,9 @@ mod tests {
         assert!(next(limits::KERNEL_READ_AHEAD_BYTES - 1));
         assert!(!next(limits::KERNEL_READ_AHEAD_BYTES));
         let elsewhere = 8 << 20..(8 << 20) + PAGE;
-        assert!(!reads.may_wait(file, Mode::Buffered, &elsewhere, cached_to(9 << 20)));
+        let is_alone = || !reads.may_wait(file, Mode::Buffered, &elsewhere, cached_to(9 << 20));
+        assert!(is_alone());
+        assert!(next(0), "both are followed");
+        assert!(!is_alone());
     }
 }
