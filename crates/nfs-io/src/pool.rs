@@ -22,13 +22,16 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use tokio::sync::oneshot;
 
 use crate::identity::ServerIdentity;
 use crate::lanes::{Lane, LaneLimits, Lanes, Queue};
 use crate::limits::{POOL_DROP_SECONDS, POOL_IDLE_SECONDS, POOL_QUEUED_MAX, POOL_THREADS_MAX};
 use crate::promptness;
 use crate::wake_ups::{Gathered, gathered};
+
+mod task;
+
+use task::{Giver, Value};
 
 /// The bounds of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,19 +158,15 @@ impl Pool {
         T: Send + 'static,
         F: FnOnce(Give<T>) + Send + 'static,
     {
-        let (sender, receiver) = oneshot::channel();
-        let work = move |job: F, start| {
-            let give = Give(Some(sender));
+        let work = move |job: F, start, giver| {
+            let give = Give(Some(giver));
             match start {
                 // Its panic is told by `Give`, which goes with it.
                 Start::Now => drop(catch_unwind(AssertUnwindSafe(|| job(give)))),
                 Start::PushedOut(why) => give.send(Err(why)),
             }
         };
-        let offered = self.offer(queue.into(), job, work);
-        awaited(offered.map(|()| JobFuture {
-            receiver: gathered(receiver),
-        }))
+        awaited(self.offer(queue.into(), job, work))
     }
 
     /// Runs a job once all that waits in the lane now has been started. It is refused by no limit: callers see to it
@@ -176,7 +175,7 @@ impl Pool {
     /// A job of this pool that calls this does so at its end: its thread is counted on to look for more then.
     pub fn run_behind(&self, lane: Lane, job: impl FnOnce() + Send + 'static) {
         let inner = &self.handle.0;
-        let job: Job = Box::new(move |start| {
+        let (job, _nobody_waits) = Job::giving(move |start, _: Giver<()>| {
             if let Start::Now = start {
                 // A panic ends the job and nothing else; what it owns tells those who wait for it.
                 drop(catch_unwind(AssertUnwindSafe(job)));
@@ -212,19 +211,14 @@ impl Pool {
         T: Send + 'static,
         F: FnOnce(A) -> T + Send + 'static,
     {
-        let (sender, receiver) = oneshot::channel();
-        let work = move |input, start| {
+        let work = move |input, start, giver: Giver<_>| {
             let outcome = match start {
                 Start::Now => Ok(catch_unwind(AssertUnwindSafe(|| job(input)))),
                 Start::PushedOut(why) => Err(why),
             };
-            // A lost receiver is fine: nobody wants the value any more.
-            let _nobody_waits = sender.send(outcome);
+            giver.give(outcome);
         };
-        self.offer(queue.into(), input, work)?;
-        Ok(JobFuture {
-            receiver: gathered(receiver),
-        })
+        self.offer(queue.into(), input, work)
     }
 
     /// Runs a job as [`Pool::submit`] does; one that is pushed out later has the value of `instead`. One for
@@ -244,26 +238,23 @@ impl Pool {
         A: Send + 'static,
         T: Send + 'static,
     {
-        let (sender, receiver) = oneshot::channel();
-        let work = move |input, start| {
+        let work = move |input, start, giver: Giver<_>| {
             let work = match start {
-                Start::Now if sender.is_closed() && may_be_left(&input) => return,
+                Start::Now if giver.is_given_up() && may_be_left(&input) => return,
                 Start::Now => job,
                 Start::PushedOut(_) => instead,
             };
             let outcome = catch_unwind(AssertUnwindSafe(|| work(input)));
-            let _nobody_waits = sender.send(Ok(outcome));
+            giver.give(Ok(outcome));
         };
-        self.offer(queue, input, work)?;
-        Ok(JobFuture {
-            receiver: gathered(receiver),
-        })
+        self.offer(queue, input, work)
     }
 
-    fn offer<A, F>(&self, queue: Queue, input: A, work: F) -> Result<(), Refused<A>>
+    fn offer<A, T, F>(&self, queue: Queue, input: A, work: F) -> Result<JobFuture<T>, Refused<A>>
     where
         A: Send + 'static,
-        F: FnOnce(A, Start) + Send + 'static,
+        T: Send + 'static,
+        F: FnOnce(A, Start, Giver<Outcome<T>>) + Send + 'static,
     {
         let inner = &self.handle.0;
         let mut state = inner.state.lock();
@@ -271,14 +262,16 @@ impl Pool {
             state.stats.refused += 1;
             return Err(Refused { input, why });
         }
-        let job: Job = Box::new(move |start| work(input, start));
+        let (job, value) = Job::giving(move |start, giver| work(input, start, giver));
         let pushed_out = inner.enqueue(&mut state, queue, job);
         drop(state);
         // It may own anything, this pool too: not under the lock.
         if let Some(job) = pushed_out {
-            job(Start::PushedOut(PoolFull::Lane(queue.lane)));
+            job.run(Start::PushedOut(PoolFull::Lane(queue.lane)));
         }
-        Ok(())
+        Ok(JobFuture {
+            value: gathered(value),
+        })
     }
 
     /// What the pool does now and has done.
@@ -321,7 +314,7 @@ pub struct Refused<A> {
 #[must_use = "the job runs anyway; its value is lost"]
 #[derive(Debug)]
 pub struct JobFuture<T> {
-    receiver: Gathered<oneshot::Receiver<Outcome<T>>>,
+    value: Gathered<Value<Outcome<T>>>,
 }
 
 /// The value of a job, its panic, or why it did not run.
@@ -329,7 +322,7 @@ type Outcome<T> = Result<std::thread::Result<T>, PoolFull>;
 
 /// By which a job of [`Pool::run_giving`] gives its value.
 #[derive(Debug)]
-pub struct Give<T>(Option<oneshot::Sender<Outcome<T>>>);
+pub struct Give<T>(Option<Giver<Outcome<T>>>);
 
 impl<T> Give<T> {
     /// Gives the value to whoever waits for it.
@@ -338,9 +331,8 @@ impl<T> Give<T> {
     }
 
     fn send(mut self, outcome: Outcome<T>) {
-        if let Some(sender) = self.0.take() {
-            // A lost receiver is fine: nobody wants the value any more.
-            let _nobody_waits = sender.send(outcome);
+        if let Some(giver) = self.0.take() {
+            giver.give(outcome);
         }
     }
 }
@@ -348,10 +340,10 @@ impl<T> Give<T> {
 impl<T> Drop for Give<T> {
     fn drop(&mut self) {
         if std::thread::panicking()
-            && let Some(sender) = self.0.take()
+            && let Some(giver) = self.0.take()
         {
             let panic: Box<dyn Any + Send> = Box::new("the job panicked");
-            let _nobody_waits = sender.send(Ok(Err(panic)));
+            giver.give(Ok(Err(panic)));
         }
     }
 }
@@ -378,18 +370,18 @@ impl<T> Future for JobFuture<T> {
     type Output = Result<T, PoolFull>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.receiver)
+        Pin::new(&mut self.value)
             .poll(context)
-            .map(|received| match received {
-                Ok(Ok(Ok(value))) => Ok(value),
-                Ok(Err(pushed_out)) => Err(pushed_out),
-                Ok(Ok(Err(panic))) => resume_unwind(panic as Box<dyn Any + Send>),
-                Err(_dropped_unstarted) => Err(PoolFull::Closed),
+            .map(|outcome| match outcome {
+                Some(Ok(Ok(value))) => Ok(value),
+                Some(Err(pushed_out)) => Err(pushed_out),
+                Some(Ok(Err(panic))) => resume_unwind(panic as Box<dyn Any + Send>),
+                None => Err(PoolFull::Closed),
             })
     }
 }
 
-type Job = Box<dyn FnOnce(Start) + Send>;
+type Job = task::Job<Start>;
 
 /// What a job is told when its turn to wait is over.
 enum Start {
@@ -539,7 +531,7 @@ impl Inner {
         state.starting -= 1;
         loop {
             if let Some((queue, job)) = self.next_job(&mut state) {
-                MutexGuard::unlocked(&mut state, || job(Start::Now));
+                MutexGuard::unlocked(&mut state, || job.run(Start::Now));
                 state.lanes.leave(queue);
             } else if state.closed || !self.wait(&mut state, prompt) {
                 break;
