@@ -16,13 +16,18 @@ pub(super) fn markdown(measured: &Measured, file_system: &str) -> String {
     let count = |is: Option<bool>| measured.lines.iter().filter(|one| one.is_met == is).count();
     let mut out = format!(
         "# The speed that the project asks of itself\n\n\
-         `cargo xtask bench speed` wrote this page and [its figures](speed.json): {} of {} bars are met, {} are missed, \
-         {} could not be held against anything here. Every figure is the median of measurements that were taken in turn. \
+         `cargo xtask bench speed` wrote this page and [its figures](speed.json): {} of {} bars are met, {} are missed \
+         ({} of those by the responder too), {} could not be held against anything here. Every figure is the median of measurements that were taken in turn. \
          The limit is what the same load comes to against a responder that touches no file, straight on the file system, \
          in the better case of our own, or with the program that is named, as the line says. Figures of another machine say nothing about this one.\n\n",
         count(Some(true)),
         measured.lines.len(),
         count(Some(false)),
+        measured
+            .lines
+            .iter()
+            .filter(|one| one.is_out_of_reach())
+            .count(),
         count(None),
     );
     let busy = measured.in_order().next();
@@ -43,7 +48,8 @@ pub(super) fn markdown(measured: &Measured, file_system: &str) -> String {
         let _ = writeln!(out, "{}", line(value));
     }
     out.push_str(
-        "\nWhere less is better, so is a ratio below 1. Where the limit is the responder's and a line of \
+        "\nWhere less is better, so is a ratio below 1. \"Nor by the responder\" is said of a bar that a server with nothing \
+         to do would miss as well: what sends the load, the loopback and the machine come to less than it asks. Where the limit is the responder's and a line of \
          `penstock bench` is near it, the generator may be what was measured: `penstock bench ceiling` tells what it can \
          do. The runs `calls` and `data` have load and server each on a core of its own, and a plain program has the \
          server's; in the others they share all cores. GETATTR, ACCESS and LOOKUP ask about one file, or one name, again \
@@ -60,6 +66,7 @@ fn line(value: &Value) -> String {
     let ratio = |other: Option<f64>| shown(value.ours.zip(other).map(|(ours, other)| ours / other));
     let met = match value.is_met {
         Some(true) => "yes",
+        Some(false) if value.is_out_of_reach() => "**no**, nor by the responder",
         Some(false) => "**no**",
         None => "unknown",
     };

@@ -32,8 +32,18 @@ pub(super) struct Value {
     pub(super) bar: String,
     /// Whether it is; `None` where something for that was not measured.
     pub(super) is_met: Option<bool>,
+    /// Whether a responder that touches no file would meet the bar at the same load; `None` where it has no such figure.
+    pub(super) responder_meets: Option<bool>,
     /// Whether less is better.
     pub(super) is_less_better: bool,
+}
+
+impl Value {
+    /// Whether the bar is missed, and would be by a server that had nothing to do: load, transport and machine come to
+    /// less than it asks.
+    pub(super) fn is_out_of_reach(&self) -> bool {
+        self.is_met == Some(false) && self.responder_meets == Some(false)
+    }
 }
 
 /// All lines whose run was made.
@@ -53,24 +63,27 @@ pub(super) fn all(measured: &Measured) -> Vec<Value> {
 fn value(measured: &Measured, line: &Line) -> Value {
     let figure = |target: &str| figure(measured, line.from, line.figure, target);
     let (ours, peer) = (figure(line.ours), figure(PEER));
-    let (limit, limit_is) = match (line.limit, line.from) {
-        (Limit::Nothing, _) => (None, ""),
-        (Limit::Local(target), _) => (figure(target), target),
-        (Limit::Own(run, step), _) => {
+    let responder = match line.from {
+        From::Calls(..) => figure("responder"),
+        From::Data(_) => figure("bare responder"),
+        // A copy has a file at its end.
+        From::Copies(..) | From::Mounts(_) => None,
+        From::Bench(run, step) => {
+            let report = measured.reports.get(run);
+            report.and_then(|r| ceiling(r, step, line.figure))
+        }
+    };
+    let (limit, limit_is) = match line.limit {
+        Limit::Nothing => (None, ""),
+        Limit::Local(target) => (figure(target), target),
+        Limit::Own(run, step) => {
             let from = From::Bench(run, step);
             (self::figure(measured, from, line.figure, line.ours), "ours")
         }
-        (Limit::Responder, From::Calls(..)) => (figure("responder"), "responder"),
-        (Limit::Responder, From::Data(_)) => (figure("bare responder"), "responder"),
-        // A copy has a file at its end.
-        (Limit::Responder, From::Copies(..) | From::Mounts(_)) => (None, ""),
-        (Limit::Responder, From::Bench(run, step)) => {
-            let report = measured.reports.get(run);
-            (
-                report.and_then(|r| ceiling(r, step, line.figure)),
-                "responder",
-            )
-        }
+        Limit::Responder => match line.from {
+            From::Copies(..) | From::Mounts(_) => (None, ""),
+            From::Calls(..) | From::Data(_) | From::Bench(..) => (responder, "responder"),
+        },
     };
     Value {
         label: line.label,
@@ -83,6 +96,7 @@ fn value(measured: &Measured, line: &Line) -> Value {
             From::Mounts(_) => mounts::NAME,
         },
         is_met: is_met(line.bar, ours, peer, limit),
+        responder_meets: is_met(line.bar, responder, peer, limit),
         bar: bar(line),
         ours,
         peer,
@@ -186,6 +200,30 @@ fn ceiling(report: &Report, step: &str, figure: Figure) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn out_of_reach_is_what_is_missed_and_would_be_by_who_touches_no_file() {
+        let of = |is_met, responder_meets| {
+            let value = Value {
+                label: "",
+                target: "",
+                run: "",
+                ours: None,
+                peer: None,
+                limit: None,
+                limit_is: "",
+                bar: String::new(),
+                is_met,
+                responder_meets,
+                is_less_better: false,
+            };
+            value.is_out_of_reach()
+        };
+        assert!(of(Some(false), Some(false)));
+        assert!(!of(Some(false), Some(true)), "it can be done");
+        assert!(!of(Some(false), None), "nobody knows");
+        assert!(!of(Some(true), Some(false)), "it is met");
+    }
 
     #[test]
     fn a_bar_is_met_from_its_figure_on_and_unknown_without_one() {
