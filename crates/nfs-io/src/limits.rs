@@ -62,6 +62,16 @@ pub const POOL_QUEUED_MAX: usize = 4096;
 /// A pool thread without work ends after this many seconds.
 pub const POOL_IDLE_SECONDS: u64 = 10;
 
+/// Of the jobs that take the same lock of the kernel, such as changes of one directory's names, one in so many wakes a
+/// thread: the others wait for those that are at work.
+pub const POOL_CROWD_JOBS_FOR_A_THREAD: usize = 8;
+
+/// How often, in milliseconds, an idle thread of a pool looks whether such jobs wait for a thread that is stuck.
+pub const POOL_WATCH_MILLISECONDS: u64 = 1;
+
+/// After so many looks during which no two jobs of one lock came together it looks no more.
+pub const POOL_WATCH_QUIET_LOOKS_MAX: u32 = 50;
+
 /// Dropping a pool waits this many seconds for running jobs, then leaves them to themselves.
 pub const POOL_DROP_SECONDS: u64 = 5;
 

@@ -3,6 +3,8 @@
 //! Jobs come in lanes, one for each file system, and within a lane by client: who gets a thread next, and who
 //! is refused where too much waits, is the rule of [`crate::lanes`].
 //!
+//! Of jobs that take the same lock of the kernel few threads are at work at once, as [`KernelLock`] tells.
+//!
 //! What is queued is bounded for each lane; beyond that a job is refused, at once and typed, or pushed out by
 //! one of a client that has less than its share, before it began.
 //! Threads are made when there is work for them and end when they have been idle for a while.
@@ -25,12 +27,18 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::identity::ServerIdentity;
 use crate::lanes::{Lane, LaneLimits, Lanes, Queue};
-use crate::limits::{POOL_DROP_SECONDS, POOL_IDLE_SECONDS, POOL_QUEUED_MAX, POOL_THREADS_MAX};
+use crate::limits::{
+    POOL_DROP_SECONDS, POOL_IDLE_SECONDS, POOL_QUEUED_MAX, POOL_THREADS_MAX,
+    POOL_WATCH_MILLISECONDS,
+};
 use crate::promptness;
 use crate::wake_ups::{Gathered, gathered};
 
+mod crowds;
 mod task;
 
+pub use crowds::KernelLock;
+use crowds::{Crowds, Next, Watch};
 use task::{Giver, Value};
 
 /// The bounds of a pool.
@@ -143,14 +151,15 @@ impl Pool {
         awaited(self.submit(queue.into(), job, |job| job()))
     }
 
-    /// Runs a job as [`Pool::run`] does, whose value comes when it gives one, which may be after its end and by another
-    /// thread. Where the job and all that it handed [`Give`] to are gone without one, there is none.
+    /// Runs a job as [`Pool::run`] does, which takes `lock` if one is given, and whose value comes when it gives one, which
+    /// may be after its end and by another thread. Where the job and all that it handed [`Give`] to are gone without one, there is none.
     ///
     /// # Errors
     /// As [`Pool::run`], and [`PoolFull::Closed`] where no value was given.
     pub fn run_giving<Q, T, F>(
         &self,
         queue: Q,
+        lock: Option<KernelLock>,
         job: F,
     ) -> impl Future<Output = Result<T, PoolFull>> + Send + use<Q, T, F>
     where
@@ -166,7 +175,7 @@ impl Pool {
                 Start::PushedOut(why) => give.send(Err(why)),
             }
         };
-        awaited(self.offer(queue.into(), job, work))
+        awaited(self.offer(queue.into(), lock, job, work))
     }
 
     /// Runs a job once all that waits in the lane now has been started. It is refused by no limit: callers see to it
@@ -189,8 +198,16 @@ impl Pool {
             return;
         }
         state.stats.accepted += 1;
-        state.lanes.wait_behind(lane, job);
-        if !std::ptr::eq(WORKS_FOR.get(), Arc::as_ptr(inner)) && state.lanes.has_next() {
+        let is_counted_on = std::ptr::eq(WORKS_FOR.get(), Arc::as_ptr(inner));
+        let is_left = is_counted_on && state.crowds.is_watched;
+        state.crowds.left += usize::from(is_left);
+        let waiting = Waiting {
+            job,
+            lock: None,
+            is_left,
+        };
+        state.lanes.wait_behind(lane, waiting);
+        if !is_counted_on && state.lanes.has_next() {
             inner.wake_one(&mut state);
         }
     }
@@ -218,7 +235,7 @@ impl Pool {
             };
             giver.give(outcome);
         };
-        self.offer(queue.into(), input, work)
+        self.offer(queue.into(), None, input, work)
     }
 
     /// Runs a job as [`Pool::submit`] does; one that is pushed out later has the value of `instead`. One for
@@ -247,10 +264,16 @@ impl Pool {
             let outcome = catch_unwind(AssertUnwindSafe(|| work(input)));
             giver.give(Ok(outcome));
         };
-        self.offer(queue, input, work)
+        self.offer(queue, None, input, work)
     }
 
-    fn offer<A, T, F>(&self, queue: Queue, input: A, work: F) -> Result<JobFuture<T>, Refused<A>>
+    fn offer<A, T, F>(
+        &self,
+        queue: Queue,
+        lock: Option<KernelLock>,
+        input: A,
+        work: F,
+    ) -> Result<JobFuture<T>, Refused<A>>
     where
         A: Send + 'static,
         T: Send + 'static,
@@ -263,7 +286,7 @@ impl Pool {
             return Err(Refused { input, why });
         }
         let (job, value) = Job::giving(move |start, giver| work(input, start, giver));
-        let pushed_out = inner.enqueue(&mut state, queue, job);
+        let pushed_out = inner.enqueue(&mut state, queue, lock, job);
         drop(state);
         // It may own anything, this pool too: not under the lock.
         if let Some(job) = pushed_out {
@@ -383,6 +406,14 @@ impl<T> Future for JobFuture<T> {
 
 type Job = task::Job<Start>;
 
+/// A job that waits for a thread.
+struct Waiting {
+    job: Job,
+    lock: Option<KernelLock>,
+    /// No thread was woken for it.
+    is_left: bool,
+}
+
 /// What a job is told when its turn to wait is over.
 enum Start {
     Now,
@@ -418,7 +449,8 @@ struct Inner {
 }
 
 struct State {
-    lanes: Lanes<Job>,
+    lanes: Lanes<Waiting>,
+    crowds: Crowds,
     threads: usize,
     /// Threads made that have not looked for work yet.
     starting: usize,
@@ -434,9 +466,10 @@ struct State {
 }
 
 impl State {
-    fn new(lanes: Lanes<Job>) -> Self {
+    fn new(lanes: Lanes<Waiting>) -> Self {
         Self {
             lanes,
+            crowds: Crowds::default(),
             threads: 0,
             starting: 0,
             idle: 0,
@@ -465,14 +498,26 @@ impl Inner {
     }
 
     /// Lets a job wait that was admitted. Another may have to give way, and is returned.
-    fn enqueue(self: &Arc<Self>, state: &mut State, queue: Queue, job: Job) -> Option<Job> {
+    fn enqueue(
+        self: &Arc<Self>,
+        state: &mut State,
+        queue: Queue,
+        lock: Option<KernelLock>,
+        job: Job,
+    ) -> Option<Job> {
         state.stats.accepted += 1;
-        let pushed_out = state.lanes.wait(queue, job);
+        let is_left = state.crowds.come(lock);
+        state.crowds.left += usize::from(is_left);
+        let waiting = Waiting { job, lock, is_left };
+        let pushed_out = state.lanes.wait(queue, waiting);
         state.stats.refused += u64::from(pushed_out.is_some());
-        if state.lanes.has_next() {
+        if !is_left && state.lanes.has_next() {
             self.wake_one(state);
         }
-        pushed_out
+        let pushed_out = pushed_out?;
+        state.crowds.take_left(pushed_out.is_left);
+        state.crowds.go(pushed_out.lock);
+        Some(pushed_out.job)
     }
 
     /// Sees to it that some thread looks for work. One on its way is enough: it wakes the next
@@ -530,9 +575,10 @@ impl Inner {
         let mut state = self.state.lock();
         state.starting -= 1;
         loop {
-            if let Some((queue, job)) = self.next_job(&mut state) {
+            if let Some((queue, lock, job)) = self.next_job(&mut state) {
                 MutexGuard::unlocked(&mut state, || job.run(Start::Now));
                 state.lanes.leave(queue);
+                state.crowds.go(lock);
             } else if state.closed || !self.wait(&mut state, prompt) {
                 break;
             }
@@ -542,19 +588,50 @@ impl Inner {
         self.ended.notify_all();
     }
 
-    /// Takes the next job, and wakes another thread if there is more.
-    fn next_job(self: &Arc<Self>, state: &mut State) -> Option<(Queue, Job)> {
-        let next = state.lanes.next()?;
-        if state.lanes.has_next() {
+    /// Takes the next job, and wakes another thread if there is more than is left to those at work.
+    fn next_job(self: &Arc<Self>, state: &mut State) -> Option<(Queue, Option<KernelLock>, Job)> {
+        let (queue, next) = state.lanes.next()?;
+        state.crowds.begun += 1;
+        state.crowds.take_left(next.is_left);
+        if state.lanes.queued() > state.crowds.left && state.lanes.has_next() {
             self.wake_one(state);
         }
-        Some(next)
+        Some((queue, next.lock, next.job))
     }
 
     /// Waits for work; false when the thread has been idle for long enough to end.
     fn wait(&self, state: &mut MutexGuard<'_, State>, prompt: bool) -> bool {
-        let patience = Duration::from_secs(POOL_IDLE_SECONDS);
-        let timed_out = if prompt {
+        // Prompt threads are those that are woken first.
+        if !prompt && state.crowds.want_a_watch() && self.watch(state) {
+            return true;
+        }
+        let timed_out = self.sleep(state, prompt, Duration::from_secs(POOL_IDLE_SECONDS));
+        self.is_signalled(state) || !timed_out
+    }
+
+    /// Watches over jobs that were left to threads at work; whether there is something to do for the calling one.
+    fn watch(&self, state: &mut MutexGuard<'_, State>) -> bool {
+        let mut watch = Watch::begin(&mut state.crowds);
+        let is_needed = loop {
+            let patience = Duration::from_millis(POOL_WATCH_MILLISECONDS);
+            let timed_out = self.sleep(state, false, patience);
+            if self.is_signalled(state) || !timed_out || state.closed {
+                break true;
+            }
+            let something_waits = state.lanes.has_next();
+            match watch.look(&mut state.crowds, something_waits) {
+                Next::Watch => {}
+                Next::Work => break true,
+                Next::Sleep => break false,
+            }
+        };
+        state.crowds.unwatch();
+        is_needed
+    }
+
+    /// Sleeps until there may be work; whether the time was over before.
+    fn sleep(&self, state: &mut MutexGuard<'_, State>, prompt: bool, patience: Duration) -> bool {
+        if prompt {
             state.prompt_idle += 1;
             let timed_out = self.prompt_work.wait_for(state, patience).timed_out();
             state.prompt_idle -= 1;
@@ -564,11 +641,14 @@ impl Inner {
             let timed_out = self.work.wait_for(state, patience).timed_out();
             state.idle -= 1;
             timed_out
-        };
-        // A signal is taken by whoever wakes first: all wake to look for the same work.
+        }
+    }
+
+    /// A signal is taken by whoever wakes first: all wake to look for the same work.
+    fn is_signalled(&self, state: &mut State) -> bool {
         let signalled = state.signalled > 0;
         state.signalled -= usize::from(signalled);
-        signalled || !timed_out
+        signalled
     }
 
     fn shutdown(&self, patience: Duration) -> usize {

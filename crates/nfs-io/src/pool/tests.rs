@@ -314,20 +314,22 @@ fn what_may_be_left_does_not_begin_when_nobody_waits_for_it() {
 fn a_job_may_give_its_value_after_its_end_or_never() {
     let pool = Pool::new(limits(1, 1, 10));
     let (sender, receiver) = mpsc::channel();
-    let later = pool.run_giving(Lane(1), move |give: Give<u32>| sender.send(give).unwrap());
+    let later = pool.run_giving(Lane(1), None, move |give: Give<u32>| {
+        sender.send(give).unwrap()
+    });
     let give = receiver.recv().unwrap();
     // The thread is free again.
     assert_eq!(wait_for(pool.run(Lane(1), || 1)), Ok(1));
     give.give(2);
     assert_eq!(wait_for(later), Ok(2));
-    let never = pool.run_giving(Lane(1), drop::<Give<u32>>);
+    let never = pool.run_giving(Lane(1), None, drop::<Give<u32>>);
     assert_eq!(wait_for(never), Err(PoolFull::Closed));
-    let panics = pool.run_giving(Lane(1), |_give: Give<u32>| panic!("as it is to"));
+    let panics = pool.run_giving(Lane(1), None, |_give: Give<u32>| panic!("as it is to"));
     let panicked = catch_unwind(AssertUnwindSafe(|| wait_for(panics)));
     assert!(panicked.is_err());
     assert_eq!(wait_for(pool.run(Lane(1), || 3)), Ok(3));
     pool.shutdown(Duration::from_secs(60));
-    let closed = pool.run_giving(Lane(1), |give: Give<u32>| give.give(4));
+    let closed = pool.run_giving(Lane(1), None, |give: Give<u32>| give.give(4));
     assert_eq!(wait_for(closed), Err(PoolFull::Closed));
 }
 
@@ -372,4 +374,52 @@ fn what_runs_behind_a_lane_comes_after_what_waits_there_and_is_never_refused() {
     let (sender, receiver) = mpsc::channel::<()>();
     pool.run_behind(Lane(1), move || sender.send(()).unwrap());
     assert!(receiver.recv().is_err());
+}
+
+#[test]
+fn what_is_left_to_a_thread_that_is_stuck_is_taken_by_who_watches() {
+    // The threads that watch are those beyond one for each processor.
+    let threads = std::thread::available_parallelism().unwrap().get() + 3;
+    let pool = Pool::new(limits(2 * threads, threads, 100));
+    let begun = Arc::new(AtomicUsize::new(0));
+    let run = |gate: &Gate| {
+        let (gate, begun) = (gate.clone(), Arc::clone(&begun));
+        pool.run_giving(Lane(1), Some(KernelLock(7)), move |give| {
+            begun.fetch_add(1, Ordering::SeqCst);
+            gate.pass();
+            give.give(());
+        })
+    };
+    let is_watched = || pool.handle.0.state.lock().crowds.is_watched;
+    let left = || pool.handle.0.state.lock().crowds.left;
+    let open = Gate::default();
+    open.open();
+    // Whether some were left is seen only where this thread is quick; they are taken each time.
+    let mut were_left = false;
+    while !were_left {
+        // Each of these has a thread, at once or by who watches.
+        let gate = Gate::default();
+        begun.store(0, Ordering::SeqCst);
+        let busy: Vec<_> = (0..threads).map(|_| run(&gate)).collect();
+        while begun.load(Ordering::SeqCst) < threads {
+            std::thread::yield_now();
+        }
+        gate.open();
+        for job in busy {
+            assert_eq!(wait_for(job), Ok(()));
+        }
+        while !is_watched() && pool.handle.0.state.lock().crowds.want_a_watch() {
+            std::thread::yield_now();
+        }
+        let gate = Gate::default();
+        let stuck = run(&gate);
+        let others: Vec<_> = (0..5).map(|_| run(&open)).collect();
+        were_left = left() > 0;
+        for job in others {
+            assert_eq!(wait_for(job), Ok(()));
+        }
+        gate.open();
+        assert_eq!(wait_for(stuck), Ok(()));
+    }
+    assert_eq!(left(), 0);
 }

@@ -232,7 +232,7 @@ impl Vfs {
         };
         let (vfs, job) = (Arc::clone(self), target.clone());
         let done = self
-            .changing_metadata(target, move || {
+            .changing_metadata(target, None, move || {
                 let _pause = pause;
                 let (applied, wcc) = set_attributes(&vfs, &job, &set, guard);
                 let flushes = applied.flush.into_iter().collect();

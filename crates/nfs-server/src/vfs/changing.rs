@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use nfs_io::pool::Give;
+use nfs_io::pool::{Give, KernelLock};
 
 use super::stable::Flush;
-use super::{Error, Result};
+use super::{Error, Object, Result};
 use crate::operate::calls::{self, StepKind, step};
+use crate::vfs::file_cache::InodeId;
 use crate::vfs::{Target, Vfs};
 
 impl Vfs {
-    /// Runs a change on the helper pool, and then has what it says put on stable storage: what it has made and the
+    /// Runs a change on the helper pool, which takes this lock of the kernel's if it is known, and then has what it says put on stable storage: what it has made and the
     /// flushes, or why it failed, and what is told in either case.
     ///
     /// # Errors
@@ -18,6 +19,7 @@ impl Vfs {
     pub(super) async fn changing_metadata<T: Send + 'static, W: Send + 'static>(
         self: &Arc<Self>,
         target: &Target,
+        lock: Option<KernelLock>,
         work: impl FnOnce() -> (Result<(T, Vec<Flush>)>, W) + Send + 'static,
     ) -> Result<(Result<T>, W)> {
         let _step = step(StepKind::Helper);
@@ -55,7 +57,7 @@ impl Vfs {
                 }
             }
         };
-        let done = self.pool.run_giving(queue, job).await;
+        let done = self.pool.run_giving(queue, lock, job).await;
         let changed = done.map_err(|_full| Error::Busy)?;
         match (&changed.brought, &changed.flushed) {
             (Some(brought), Some(_)) => calls::take_back_waiting(brought, StepKind::GroupCommit),
@@ -73,6 +75,13 @@ impl Vfs {
         };
         Ok((result, changed.told))
     }
+}
+
+/// The lock that the kernel takes for changes of this directory's names.
+pub(super) fn names_lock(directory: &Object) -> KernelLock {
+    let InodeId { dev, ino, .. } = directory.inode_id();
+    // Two that are taken for one wait for each other a little.
+    KernelLock(dev.rotate_left(32) ^ ino)
 }
 
 /// What a helper thread hands back of a change.

@@ -14,6 +14,7 @@ use parking_lot::RwLockWriteGuard;
 
 use super::again::{Noted, left_to_set};
 use super::attributes::apply;
+use super::changing::names_lock;
 use super::gate::Changing;
 use super::lookup::open_entry;
 use super::object::OVERRIDES;
@@ -230,7 +231,7 @@ impl Vfs {
         let (vfs, job) = (Arc::clone(self), (from.clone(), to.clone()));
         let names = (from_name.bytes().to_vec(), to_name.bytes().to_vec());
         let done = self
-            .changing_metadata(from, move || {
+            .changing_metadata(from, Some(names_lock(&from.object)), move || {
                 let (from, to) = &job;
                 let before = of_both(from, to, Object::stat);
                 let result = vfs.rename_now(from, &names.0, to, &names.1);
@@ -361,7 +362,7 @@ impl Vfs {
         let running = directory.object.begin_change(directory.actor.author);
         let (vfs, job) = (Arc::clone(self), directory.clone());
         let done = self
-            .changing_metadata(directory, move || {
+            .changing_metadata(directory, Some(names_lock(&directory.object)), move || {
                 let before = match job.object.stat() {
                     Ok(before) => before,
                     Err(error) => return (Err(error), Wcc::default()),
