@@ -148,7 +148,7 @@ impl Pool {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        awaited(self.submit(queue.into(), job, |job| job()))
+        Awaited::of(self.submit(queue.into(), job, |job| job()))
     }
 
     /// Runs a job as [`Pool::run`] does, which takes `lock` if one is given, and whose value comes when it gives one, which
@@ -175,7 +175,7 @@ impl Pool {
                 Start::PushedOut(why) => give.send(Err(why)),
             }
         };
-        awaited(self.offer(queue.into(), lock, job, work))
+        Awaited::of(self.offer(queue.into(), lock, job, work))
     }
 
     /// Runs a job once all that waits in the lane now has been started. It is refused by no limit: callers see to it
@@ -371,20 +371,28 @@ impl<T> Drop for Give<T> {
     }
 }
 
-/// The value of a job, or why it was refused.
-///
-/// It is no `async fn`: the future of one keeps its argument twice, and every call in progress keeps such a future.
-#[expect(
-    clippy::manual_async_fn,
-    reason = "an `async fn` makes a larger future"
-)]
-fn awaited<T, A>(
-    submitted: Result<JobFuture<T>, Refused<A>>,
-) -> impl Future<Output = Result<T, PoolFull>> {
-    async move {
+/// The value of a job, or why it was refused. Every call in progress may keep one: what was refused is not in it.
+enum Awaited<T> {
+    Value(JobFuture<T>),
+    Refused(PoolFull),
+}
+
+impl<T> Awaited<T> {
+    fn of<A>(submitted: Result<JobFuture<T>, Refused<A>>) -> Self {
         match submitted {
-            Ok(value) => value.await,
-            Err(refused) => Err(refused.why),
+            Ok(value) => Self::Value(value),
+            Err(refused) => Self::Refused(refused.why),
+        }
+    }
+}
+
+impl<T> Future for Awaited<T> {
+    type Output = Result<T, PoolFull>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            Self::Value(value) => Pin::new(value).poll(context),
+            Self::Refused(why) => Poll::Ready(Err(*why)),
         }
     }
 }
