@@ -22,7 +22,7 @@ const SERVER_FEATURES: &str = "penstock/poison,penstock/faults";
 pub(super) enum Server {
     /// The server that is built with [`SERVER_PROFILE`].
     Checked,
-    /// The one that the unit tests' build has made, or nearly.
+    /// One that is built for development, as the unit tests are, with [`SERVER_FEATURES`] as well.
     Development,
 }
 
@@ -46,7 +46,7 @@ impl Built {
         let mut builds = Vec::new();
         match server {
             Server::Development => {
-                programs.args(["-p", "penstock"]);
+                programs.args(["-p", "penstock", "--features", SERVER_FEATURES]);
             }
             Server::Checked => {
                 builds.push(("build penstock, optimised", checked));

@@ -433,7 +433,8 @@ impl Bench<'_> {
             }
             Moment::Flushing => {
                 let held = self.hold.caught(|| Ok(Instant::now() < deadline))?;
-                let held = held.context("no flush for the call")?;
+                let held = held
+                    .context("no flush for the call (is the server built with penstock/faults?)")?;
                 server.kill()?;
                 self.hold.end()?;
                 drop(held);
