@@ -151,8 +151,9 @@ impl Pool {
         Awaited::of(self.submit(queue.into(), job, |job| job()))
     }
 
-    /// Runs a job as [`Pool::run`] does, which takes `lock` if one is given, and whose value comes when it gives one, which
-    /// may be after its end and by another thread. Where the job and all that it handed [`Give`] to are gone without one, there is none.
+    /// Runs a job as [`Pool::run`] does, which takes `lock` if one is given, and whose value comes when it gives one,
+    /// which may be after its end and by another thread. Where the job and all that it handed [`Give`] to are gone
+    /// without one, there is none.
     ///
     /// # Errors
     /// As [`Pool::run`], and [`PoolFull::Closed`] where no value was given.

@@ -64,6 +64,8 @@ fn value(measured: &Measured, line: &Line) -> Value {
     let figure = |target: &str| figure(measured, line.from, line.figure, target);
     let (ours, peer) = (figure(line.ours), figure(PEER));
     let responder = match line.from {
+        // The load polls there, and the responder was not asked by such a load.
+        From::Calls(..) if line.ours == POLLING => None,
         From::Calls(..) => figure("responder"),
         From::Data(_) => figure("bare responder"),
         // A copy has a file at its end.

@@ -70,10 +70,7 @@ trait Holds<T>: Send + Sync {
     fn place(&self) -> &Mutex<Place<T>>;
 }
 
-impl<W, T: Send> Holds<T> for Task<W, T>
-where
-    W: Send,
-{
+impl<W: Send, T: Send> Holds<T> for Task<W, T> {
     fn place(&self) -> &Mutex<Place<T>> {
         &self.place
     }
@@ -131,15 +128,7 @@ impl<T> Giver<T> {
 
 impl<T> Drop for Giver<T> {
     fn drop(&mut self) {
-        let mut place = self.0.place().lock();
-        if let Place::Empty(waker) = &mut *place {
-            let waker = waker.take();
-            *place = Place::Over;
-            drop(place);
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-        }
+        put(self.0.place(), Place::Over);
     }
 }
 

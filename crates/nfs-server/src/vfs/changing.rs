@@ -11,8 +11,8 @@ use crate::vfs::file_cache::InodeId;
 use crate::vfs::{Target, Vfs};
 
 impl Vfs {
-    /// Runs a change on the helper pool, which takes this lock of the kernel's if it is known, and then has what it says put on stable storage: what it has made and the
-    /// flushes, or why it failed, and what is told in either case.
+    /// Runs a change on the helper pool, which takes this lock of the kernel's if it is known, and then has what it says
+    /// put on stable storage: what it has made and the flushes, or why it failed, and what is told in either case.
     ///
     /// # Errors
     /// [`Error::Busy`] when too much of this client waits for that file system already: then nothing was done.
