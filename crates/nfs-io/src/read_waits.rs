@@ -5,6 +5,10 @@
 //! know where on the disk it is. The map of the file, and on btrfs the checksums of its data, are read at once where
 //! they are not in memory, whatever flags the read has: read-ahead is not told not to wait (`page_cache_sync_ra`, Linux
 //! 6.1 to 7.2). A disk that hangs would so hold the thread that asks, and all that it serves.
+//!
+//! XFS besides takes a lock of the file for each read through the page cache. A look into the page cache does not wait
+//! for it, but a ring that has tried once without waiting tries again (`io_rw_should_retry`), and then waits for the
+//! lock within the submission, for as long as a write holds it that itself waits for the disk.
 
 use crate::Mode;
 use crate::fs::statfs::{EXT, RAMFS, TMPFS, XFS};
@@ -40,6 +44,13 @@ impl ReadWaits {
             EXT => Self::ForPartsOfTheMap,
             _ => Self::Often,
         }
+    }
+
+    /// Whether a read through the page cache takes a lock of the file that writes hold while they wait for the disk:
+    /// [`crate::fs::reads_are_locked_out`] tells whether one does.
+    #[must_use]
+    pub fn takes_lock(self) -> bool {
+        self == Self::ForTheMap
     }
 
     /// Whether a read in `mode` may wait if the data is not in memory, and the map of the file was not read either. The

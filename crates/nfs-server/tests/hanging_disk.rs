@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::cell::Cell;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -10,6 +11,7 @@ use nfs_lab::held_fs::{self, HeldFs};
 use nfs_lab::needs::{Need, missing};
 use nfs_lab::{Engine, FsKind, LoopFs};
 use nfs_server::exports::policy::{IoPolicy, Mode};
+use nfs_wire::nfs3::StableHow;
 use support::wire::DEADLINE;
 use support::{Served, block_on, lookup, ok, scratch, skip};
 use tempfile::TempDir;
@@ -23,8 +25,14 @@ const PIECES: u64 = 4096;
 /// Which piece is read.
 const READ: u64 = PIECES / 2;
 
-/// A file system with a file in many pieces, of which nothing but its name and its attributes is in memory; on a
-/// disk that can stop to answer reads.
+/// A file in one piece.
+const WHOLE: &str = "whole";
+const WHOLE_BYTES: u64 = 16 << 20;
+/// What is read of it first, and so cached.
+const CACHED_BYTES: u32 = 64 << 10;
+
+/// A file system with a file in many pieces and one in one, of which nothing but names and attributes is in memory; on
+/// a disk that can stop to answer reads.
 struct HangingDisk {
     volume: LoopFs,
     disk: HeldFs,
@@ -47,6 +55,10 @@ impl HangingDisk {
         let content = {
             let mut volume = LoopFs::new(kind, size_mib, &made).unwrap();
             write_pieces(&made.join(NAME));
+            let whole = File::create_new(made.join(WHOLE)).unwrap();
+            whole.write_all_at(&[1; WHOLE_BYTES as usize], 0).unwrap();
+            whole.sync_all().unwrap();
+            drop(whole);
             volume.unmount().unwrap();
             std::fs::read(volume.image()).unwrap()
         };
@@ -74,17 +86,22 @@ fn write_pieces(path: &Path) {
     file.sync_all().unwrap();
 }
 
-/// A READ of the file is not answered; another client's calls are.
-fn others_go_on(kind: FsKind, size_mib: u32, mode: Mode) {
-    let disk = HangingDisk::new(kind, size_mib);
-    let served = Served::with(|config| {
+/// A server of this disk that reads in this mode.
+fn serve(disk: &HangingDisk, mode: Mode) -> Served {
+    Served::with(|config| {
         let export = &mut config.exports[0];
         export.path = disk.volume.point().to_owned();
         export.io = IoPolicy {
             read: mode.into(),
             ..IoPolicy::default()
         };
-    });
+    })
+}
+
+/// A READ of the file is not answered; another client's calls are.
+fn others_go_on(kind: FsKind, size_mib: u32, mode: Mode) {
+    let disk = HangingDisk::new(kind, size_mib);
+    let served = serve(&disk, mode);
     let _answers = Answers(&disk);
     block_on(async {
         let [reader, other] = [served.client().await, served.client().await];
@@ -108,7 +125,63 @@ fn others_go_on(kind: FsKind, size_mib: u32, mode: Mode) {
     });
 }
 
+/// A WRITE of a part of a page waits for the rest of it, and on XFS keeps every other call from the file meanwhile. A
+/// READ of what is cached of the file may have to wait then; another client's calls do not.
+fn others_go_on_beside_a_write_that_waits(kind: FsKind, size_mib: u32, mode: Mode) {
+    let disk = HangingDisk::new(kind, size_mib);
+    let served = serve(&disk, mode);
+    let _answers = Answers(&disk);
+    block_on(async {
+        let [writer, reader, other] = [
+            served.client().await,
+            served.client().await,
+            served.client().await,
+        ];
+        let root = served.root(&reader).await;
+        let file = lookup(&reader, &root, WHOLE.as_bytes()).await;
+        for _ in 0..2 {
+            ok(reader.read(&file, 0, CACHED_BYTES).await);
+        }
+        disk.disk.hold_reads();
+        let writing = writer.write(
+            &file,
+            WHOLE_BYTES / 2 + 100,
+            StableHow::Unstable,
+            vec![2; 100].into(),
+        );
+        let is_read = Cell::new(false);
+        let others = async {
+            disk.disk.wait_for_one().await.unwrap();
+            let reading = async {
+                let data = ok(reader.read(&file, 0, CACHED_BYTES).await).data;
+                assert!(data.len() == CACHED_BYTES as usize && data.iter().all(|byte| *byte == 1));
+                is_read.set(true);
+            };
+            let asking = async {
+                // Until the READ is answered as well, or waits.
+                while served.counter("calls_running") < 2 && !is_read.get() {
+                    let answer = timeout(DEADLINE, other.getattr(&root)).await;
+                    ok(answer.unwrap_or_else(|_| panic!("{kind:?}, {mode:?}: others are held")));
+                }
+                for _ in 0..3 {
+                    let answer = timeout(DEADLINE, other.getattr(&root)).await;
+                    ok(answer.unwrap_or_else(|_| panic!("{kind:?}, {mode:?}: others are held")));
+                }
+                assert!(served.counter("calls_running") >= 1, "the WRITE");
+                disk.disk.let_all_go();
+            };
+            tokio::join!(reading, asking);
+        };
+        let (written, ()) = tokio::join!(writing, others);
+        assert_eq!(ok(written).count, 100);
+    });
+}
+
 fn on(kind: FsKind, size_mib: u32, modes: &[Mode]) {
+    on_each(kind, size_mib, modes, others_go_on);
+}
+
+fn on_each(kind: FsKind, size_mib: u32, modes: &[Mode], test: fn(FsKind, u32, Mode)) {
     let needs = [Need::Root, Need::Fuse, Need::Loop, Need::Btrfs];
     for need in needs {
         if let Some(missing) = missing(need, Engine::Uring) {
@@ -116,7 +189,7 @@ fn on(kind: FsKind, size_mib: u32, modes: &[Mode]) {
         }
     }
     for mode in modes {
-        others_go_on(kind, size_mib, *mode);
+        test(kind, size_mib, *mode);
     }
 }
 
@@ -140,5 +213,18 @@ fn a_read_that_waits_for_the_map_of_a_file_of_xfs_holds_nobody() {
 
 #[test]
 fn a_read_that_waits_for_the_checksums_of_btrfs_holds_nobody() {
-    on(FsKind::Btrfs, 112, &[Mode::Buffered]);
+    on(FsKind::Btrfs, 144, &[Mode::Buffered]);
+}
+
+#[test]
+fn a_read_beside_a_write_that_waits_holds_nobody() {
+    let through_the_cache = [Mode::Buffered, Mode::DontCache];
+    for (kind, size_mib) in [(FsKind::Xfs, 300), (FsKind::Ext4, 64), (FsKind::Btrfs, 144)] {
+        on_each(
+            kind,
+            size_mib,
+            &through_the_cache,
+            others_go_on_beside_a_write_that_waits,
+        );
+    }
 }

@@ -36,13 +36,28 @@ pub fn pread_nowait(
     })
 }
 
+/// Where a read moves nothing and touches no page: far behind any file's end.
+const BEHIND_ANY_END: u64 = 1 << 62;
+
+/// Whether somebody has a lock of the file for which a read would wait, as XFS has one: a write holds it that waits for
+/// the disk, or a change of the file's size. `false` where the file system cannot tell. Asked with a read far behind any
+/// file's end, that waits for nothing (`RWF_NOWAIT`).
+#[must_use]
+pub fn reads_are_locked_out(file: BorrowedFd<'_>) -> bool {
+    let mut byte = [0];
+    let asked = retry_on_intr(|| {
+        let mut slices = [IoSliceMut::new(&mut byte)];
+        rustix::io::preadv2(file, &mut slices, BEHIND_ANY_END, ReadWriteFlags::NOWAIT)
+    });
+    asked == Err(Errno::AGAIN)
+}
+
 /// Does the file system of this file know `RWF_DONTCACHE` (Linux 6.14)? Asked with a read far behind any
 /// file's end, which moves nothing and touches no page.
 ///
 /// # Errors
 /// What else the kernel says; `EBADF` for an `O_PATH` descriptor or one that is not open for reading.
 pub fn takes_dontcache(file: BorrowedFd<'_>) -> Result<bool> {
-    const BEHIND_ANY_END: u64 = 1 << 62;
     let flags = ReadWriteFlags::from_bits_retain(Mode::DontCache.rwf());
     let mut byte = [0];
     let asked = retry_on_intr(|| {

@@ -24,7 +24,7 @@ mod xattr;
 pub use acl::{AclKind, Perms, PosixAcl, has_posix_acls, posix_acl, set_posix_acl};
 pub use attributes::{Access, SetTime, access, chmod, chown, set_times, truncate};
 pub use data::{
-    CacheStat, cachestat, close, drop_cached, drop_cached_range, fdatasync, fsync, pread_nowait,
+    CacheStat, cachestat, close, drop_cached, drop_cached_range, fdatasync, fsync, pread_nowait, reads_are_locked_out,
     read_ahead, syncfs, takes_dontcache,
 };
 pub use dir::{Batch, Dirent, Dirents, FileKind};

@@ -197,6 +197,9 @@ impl Vfs {
         if cached == wanted {
             return Ok((Ok(cached), data));
         }
+        let takes_lock = target.object.mount.read_waits.takes_lock();
+        let is_locked_out = || takes_lock && cached == 0 && fs::reads_are_locked_out(file.as_fd());
+        let may_wait = may_wait || (mode != Mode::Direct && is_locked_out());
         let step = step(StepKind::Segment);
         step.note(Note::moved(mode, wanted - cached));
         let op = Op::Read {
