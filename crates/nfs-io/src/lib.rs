@@ -13,6 +13,7 @@
 //! - [`future_boxes`]: boxes for futures that are used again.
 //! - [`op`], [`engine`], [`plan`], [`probe`]: reads, writes and flushes as values, executed by an
 //!   io_uring ring or by the thread pool with the same results.
+//! - [`pages`]: what the page cache has of a file, on its way to a socket without a copy.
 //! - [`read_waits`], [`write_waits`]: which reads, and which writes to the page cache, wait for the disk although they
 //!   are told not to wait.
 //! - [`auto`], [`memory`]: which way of moving bytes suits a file, and what that depends on around it.
@@ -76,6 +77,8 @@ pub mod mounts;
 #[cfg(feature = "serve")]
 pub mod op;
 #[cfg(feature = "serve")]
+pub mod pages;
+#[cfg(feature = "serve")]
 pub mod peer;
 #[cfg(feature = "files")]
 pub mod plan;
@@ -124,6 +127,8 @@ pub use lanes::{Client, Lane, Queue};
 pub use mode::{Mode, UnknownMode};
 #[cfg(feature = "serve")]
 pub use op::{Keep, Op, OpResult, WriteSync};
+#[cfg(feature = "serve")]
+pub use pages::{FileData, Pages, Pipes};
 #[cfg(feature = "serve")]
 pub use pool::{Pool, PoolFull, PoolLimits};
 #[cfg(feature = "serve")]

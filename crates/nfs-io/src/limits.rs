@@ -272,3 +272,9 @@ pub const NETGROUP_BYTES_MAX: usize = 64 << 10;
 /// Longest time, in microseconds, that an event loop may be set to poll before it sleeps: it keeps a processor busy for
 /// that long after each call. What a wake-up costs is saved by a hundredth of it.
 pub const BUSY_POLL_MICROSECONDS_MAX: u64 = 5000;
+
+/// Most bytes of a READ whose pages are sent from the page cache: what a pipe may hold that a user without privileges makes
+/// (`/proc/sys/fs/pipe-max-size`).
+pub const SPLICED_BYTES_MAX: usize = 1 << 20;
+/// Empty pipes that are kept for such READs to come. Each is two descriptors and some 10 KiB of the kernel's memory.
+pub const PIPES_IDLE_MAX: usize = 64;

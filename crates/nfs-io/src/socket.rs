@@ -1,8 +1,11 @@
-//! What the kernel knows of a connected socket.
+//! What the kernel knows of a connected socket, and sending to one.
 
+use std::io::IoSlice;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 
 use crate::{Errno, Result};
 
@@ -35,6 +38,16 @@ pub fn has_hung_up(socket: BorrowedFd<'_>) -> bool {
     };
     // Of what is told besides, errors and broken connections are told unasked.
     poll(&mut asked, Some(&at_once)).is_ok_and(|told| told > 0)
+}
+
+/// Sends slices, as much as the socket takes without waiting, where something else follows at once: the socket need not
+/// send a last part of a segment alone (`MSG_MORE`). How many bytes it took.
+///
+/// # Errors
+/// `EAGAIN` where it takes nothing now, or what sending gives where the connection is broken.
+pub fn send_before_more(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> Result<usize> {
+    let flags = SendFlags::MORE | SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    retry_on_intr(|| sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), flags))
 }
 
 #[cfg(test)]

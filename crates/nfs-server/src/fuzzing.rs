@@ -111,7 +111,7 @@ impl Dispatch {
                     let answer = dispatch::answer(self.context(), call);
                     match self.runtime.block_on(answer) {
                         Answer::Reply(reply) => {
-                            let bytes = reply.slices().collect::<Vec<_>>().concat();
+                            let bytes = reply.bytes();
                             replies.push(Some(bytes));
                         }
                         Answer::Nothing => {}

@@ -47,6 +47,14 @@ pub const READ_AHEAD_BYTES_DEFAULT: u64 = 4 << 20;
 pub const READ_AHEAD_BYTES_MIN: u64 = 64 << 10;
 /// Most that may be configured to be read ahead of one stream, bytes.
 pub const READ_AHEAD_BYTES_MAX: u64 = 64 << 20;
+/// Fewest bytes of a READ whose pages are sent from the page cache. What is less costs less to copy.
+pub const SPLICED_BYTES_MIN: u64 = 16 << 10;
+/// Fewest bytes of a READ that a helper thread brings into the page cache for that.
+pub const SPLICED_FROM_DISK_BYTES_MIN: usize = 256 << 10;
+/// Most pipes for the pages of READs, each of two descriptors; where there are no more, READs are copied.
+pub const PIPES_MAX: usize = 256;
+/// Descriptors of the open-file cache for each pipe that there may be.
+pub const DESCRIPTORS_PER_PIPE: usize = 16;
 /// Most client networks of one I/O rule.
 pub const IO_RULE_CLIENTS_MAX: usize = 64;
 /// Most addresses that one server listens on.

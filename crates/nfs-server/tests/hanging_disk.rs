@@ -30,6 +30,8 @@ const WHOLE: &str = "whole";
 const WHOLE_BYTES: u64 = 16 << 20;
 /// What is read of it first, and so cached.
 const CACHED_BYTES: u32 = 64 << 10;
+/// Bytes of a READ of it that a helper thread makes, as its data is sent from the page cache.
+const LARGE_BYTES: u32 = 512 << 10;
 
 /// A file system with a file in many pieces and one in one, of which nothing but names and attributes is in memory; on
 /// a disk that can stop to answer reads.
@@ -177,6 +179,58 @@ fn others_go_on_beside_a_write_that_waits(kind: FsKind, size_mib: u32, mode: Mod
     });
 }
 
+/// Large READs of the same place wait for the disk: the first, and one that finds its pages in the page cache before they
+/// are read. Another client's calls do not.
+fn others_go_on_beside_large_reads(kind: FsKind, size_mib: u32, mode: Mode) {
+    const AT: u64 = WHOLE_BYTES / 2;
+    let disk = HangingDisk::new(kind, size_mib);
+    let served = serve(&disk, mode);
+    let _answers = Answers(&disk);
+    block_on(async {
+        let [reader, second, other] = [
+            served.client().await,
+            served.client().await,
+            served.client().await,
+        ];
+        let root = served.root(&reader).await;
+        let file = lookup(&reader, &root, WHOLE.as_bytes()).await;
+        for _ in 0..2 {
+            ok(reader.read(&file, 0, CACHED_BYTES).await);
+        }
+        disk.disk.hold_reads();
+        let first = reader.read(&file, AT, LARGE_BYTES);
+        let others = async {
+            disk.disk.wait_for_one().await.unwrap();
+            let again = async {
+                let small = second.read(&file, AT, CACHED_BYTES);
+                let large = second.read(&file, AT, LARGE_BYTES);
+                tokio::join!(small, large)
+            };
+            let asking = async {
+                while served.counter("calls_running") < 3 {
+                    let answer = timeout(DEADLINE, other.getattr(&root)).await;
+                    ok(answer.unwrap_or_else(|_| panic!("{kind:?}, {mode:?}: others are held")));
+                }
+                for _ in 0..3 {
+                    let answer = timeout(DEADLINE, other.getattr(&root)).await;
+                    ok(answer.unwrap_or_else(|_| panic!("{kind:?}, {mode:?}: others are held")));
+                }
+                disk.disk.let_all_go();
+            };
+            let ((small, large), ()) = tokio::join!(again, asking);
+            [ok(small).data, ok(large).data]
+        };
+        let (first, [small, large]) = tokio::join!(first, others);
+        for (data, len) in [
+            (ok(first).data, LARGE_BYTES),
+            (small, CACHED_BYTES),
+            (large, LARGE_BYTES),
+        ] {
+            assert!(data.len() == len as usize && data.iter().all(|byte| *byte == 1));
+        }
+    });
+}
+
 fn on(kind: FsKind, size_mib: u32, modes: &[Mode]) {
     on_each(kind, size_mib, modes, others_go_on);
 }
@@ -225,6 +279,18 @@ fn a_read_beside_a_write_that_waits_holds_nobody() {
             size_mib,
             &through_the_cache,
             others_go_on_beside_a_write_that_waits,
+        );
+    }
+}
+
+#[test]
+fn large_reads_that_wait_for_the_disk_hold_nobody() {
+    for (kind, size_mib) in [(FsKind::Xfs, 300), (FsKind::Ext4, 64), (FsKind::Btrfs, 144)] {
+        on_each(
+            kind,
+            size_mib,
+            &[Mode::Buffered, Mode::DontCache],
+            others_go_on_beside_large_reads,
         );
     }
 }

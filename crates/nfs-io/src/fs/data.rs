@@ -7,6 +7,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, IntoRawFd as _, OwnedFd};
 use rustix::io::{ReadWriteFlags, retry_on_intr};
 
 use crate::faults::{self, Call};
+use crate::limits::SPLICED_BYTES_MAX;
 use crate::mode::Mode;
 use crate::{Errno, Result};
 
@@ -201,6 +202,58 @@ pub fn cachestat(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<CacheSta
     }
 }
 
+/// Whether the page cache has all of `len` bytes of a file from `offset` on, read and ready, so that nothing need be
+/// waited for to have them. `false` also for more than [`SPLICED_BYTES_MAX`] bytes, and where the kernel does not say: before Linux 6.5, and for a file that
+/// the caller neither owns nor may write.
+///
+/// cachestat(2) counts pages, but also those that are still being read; mincore(2), which needs them mapped for that, tells
+/// the ones that are ready.
+#[must_use]
+pub fn holds_whole(file: BorrowedFd<'_>, offset: u64, len: usize) -> bool {
+    let page = rustix::param::page_size() as u64;
+    let start = offset - offset % page;
+    let Some(end) = offset.checked_add(len as u64) else {
+        return false;
+    };
+    let pages = (end - start).div_ceil(page);
+    if len == 0 || len > SPLICED_BYTES_MAX {
+        return false;
+    }
+    let counted = cachestat(file, offset, len as u64);
+    counted.is_ok_and(|counted| counted.cached >= pages)
+        && pages_are_ready(file, start, (end - start) as usize)
+}
+
+/// Whether all pages of `len` bytes from `start` on, which is the beginning of a page, are in the page cache and ready.
+fn pages_are_ready(file: BorrowedFd<'_>, start: u64, len: usize) -> bool {
+    const PAGES_MAX: usize = SPLICED_BYTES_MAX / 4096 + 1;
+    let pages = len.div_ceil(rustix::param::page_size());
+    let mut ready = [0_u8; PAGES_MAX];
+    let (Ok(at), Some(ready)) = (i64::try_from(start), ready.get_mut(..pages)) else {
+        return false;
+    };
+    // SAFETY: a new mapping, at a place of the kernel's choice, of which nothing is ever read or written: it allows no
+    // access.
+    let mapped = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            len,
+            libc::PROT_NONE,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            at,
+        )
+    };
+    if mapped == libc::MAP_FAILED {
+        return false;
+    }
+    // SAFETY: the range is the mapping made above, and `ready` has a byte for each of its pages.
+    let told = unsafe { libc::mincore(mapped, len, ready.as_mut_ptr()) };
+    // SAFETY: the mapping was made above, nobody else knows of it, and it is not used any more.
+    unsafe { libc::munmap(mapped, len) };
+    told == 0 && ready.iter().all(|page| page & 1 == 1)
+}
+
 /// The number of cachestat(2), the same on every architecture; libc has it only for some of them.
 const SYS_CACHESTAT: libc::c_long = 451;
 
@@ -261,6 +314,34 @@ mod tests {
         assert_eq!(cachestat(file.as_fd(), 3 * page, 0).unwrap().cached, 0);
         let object = openat2(mount.as_fd(), b".", OpenHow::beneath(OFlags::PATH)).unwrap();
         assert_eq!(cachestat(object.as_fd(), 0, 0), Err(Errno::BADF));
+    }
+
+    #[test]
+    fn a_file_is_held_whole_where_each_page_is_there() {
+        let Some(mount) = small_tmpfs(4 << 20) else {
+            skip!("mounting a tmpfs needs CAP_SYS_ADMIN");
+        };
+        let page = rustix::param::page_size();
+        let file = tmpfile(mount.as_fd(), 0o600).unwrap();
+        if cachestat(file.as_fd(), 0, 0) == Err(Errno::NOSYS) {
+            skip!("cachestat needs Linux 6.5");
+        }
+        rustix::io::pwrite(&file, &vec![1; 3 * page], 0).unwrap();
+        rustix::io::pwrite(&file, &vec![1; page], 5 * page as u64).unwrap();
+        let holds = |offset: usize, len| holds_whole(file.as_fd(), offset as u64, len);
+        assert!(holds(0, 3 * page) && holds(100, 3 * page - 100) && holds(page + 1, page));
+        assert!(!holds(0, 3 * page + 1) && !holds(2 * page, 4 * page));
+        assert!(holds(5 * page, page) && !holds(5 * page, page + 1));
+        assert!(!holds(0, 0) && !holds(usize::MAX, 1) && !holds(0, SPLICED_BYTES_MAX + 1));
+    }
+
+    #[test]
+    fn nobody_locks_readers_out_of_a_file_that_nobody_writes() {
+        let scratch = Scratch::new();
+        let file = scratch.file("f", &[7; 10_000]);
+        assert!(!reads_are_locked_out(file.as_fd()));
+        let path = super::super::reopen(file.as_fd(), OFlags::PATH).unwrap();
+        assert!(!reads_are_locked_out(path.as_fd()));
     }
 
     #[test]

@@ -1,15 +1,17 @@
-//! Replies on their way out: in order of completion, READ data from the buffer it was read into.
+//! Replies on their way out: in order of completion, READ data from the buffer it was read into, or from the page cache.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::os::fd::AsFd as _;
 
-use nfs_io::{Budget, Reservation, Share, Sharer, Shares};
+use nfs_io::{Budget, Pages, Reservation, Share, Sharer, Shares, socket};
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::limits;
 use crate::operate::calls::CallRecord;
-use crate::rpc::reply::Reply;
+use crate::rpc::reply::{Piece, Reply};
 
 /// Records of calls whose replies wait, with how many replies are to be sent as a whole until then.
 type Records = VecDeque<(u64, Box<CallRecord>)>;
@@ -47,6 +49,13 @@ pub(super) enum Flushed {
 
 /// Slices handed to the kernel at once.
 const SLICES: usize = 64;
+
+/// What is to be sent next.
+struct Next<'a> {
+    /// How many slices there are, which come first.
+    slices: usize,
+    pages: Option<&'a Pages>,
+}
 
 impl Output {
     /// Takes the shard's spare places, where the connection has none.
@@ -131,8 +140,20 @@ impl Output {
                 return Ok(Flushed::Some);
             }
             let mut slices = [IoSlice::new(&[]); SLICES];
-            let used = self.slices(&mut slices, left);
-            match stream.try_write_vectored(slices.get(..used).unwrap_or_default()) {
+            let next = self.next(&mut slices, left);
+            let slices = slices.get(..next.slices).unwrap_or_default();
+            let sent = match (next.pages, slices) {
+                (Some(pages), []) => {
+                    let is_more = pages.left() < self.bytes.min(left);
+                    let send = || Ok(pages.send(stream.as_fd(), left, is_more)?);
+                    stream.try_io(Interest::WRITABLE, send)
+                }
+                (Some(_), slices) => stream.try_io(Interest::WRITABLE, || {
+                    Ok(socket::send_before_more(stream.as_fd(), slices)?)
+                }),
+                (None, slices) => stream.try_write_vectored(slices),
+            };
+            match sent {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(sent) => {
                     self.advance(sent);
@@ -148,31 +169,40 @@ impl Output {
         Ok(Flushed::All)
     }
 
-    /// Fills in what is to be sent next, `most` bytes at most; the number of slices used.
-    fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES], most: usize) -> usize {
-        let mut used = 0;
+    /// What is to be sent next, `most` bytes at most: slices, which it fills in, and pages behind them.
+    fn next<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES], most: usize) -> Next<'a> {
+        let mut next = Next {
+            slices: 0,
+            pages: None,
+        };
         let mut bytes = 0;
         let mut skip = self.sent;
-        for reply in &self.replies {
-            for part in reply.slices() {
-                let skipped = skip.min(part.len());
-                skip -= skipped;
-                let Some(rest) = part.get(skipped..).filter(|rest| !rest.is_empty()) else {
-                    continue;
-                };
-                let Some(slice) = slices.get_mut(used) else {
-                    return used;
-                };
-                let rest = rest.get(..most - bytes).unwrap_or(rest);
-                *slice = IoSlice::new(rest);
-                bytes += rest.len();
-                used += 1;
-                if bytes == most {
-                    return used;
-                }
+        for piece in self.replies.iter().flat_map(Reply::pieces) {
+            let skipped = skip.min(piece.len());
+            skip -= skipped;
+            if skipped == piece.len() {
+                continue;
             }
+            if bytes == most {
+                return next;
+            }
+            let piece = match piece {
+                Piece::Bytes(piece) => piece,
+                Piece::Pages(pages) => {
+                    next.pages = Some(pages);
+                    return next;
+                }
+            };
+            let Some(slice) = slices.get_mut(next.slices) else {
+                return next;
+            };
+            let rest = piece.get(skipped..).unwrap_or_default();
+            let rest = rest.get(..most - bytes).unwrap_or(rest);
+            *slice = IoSlice::new(rest);
+            bytes += rest.len();
+            next.slices += 1;
         }
-        used
+        next
     }
 
     fn advance(&mut self, sent: usize) {
@@ -211,7 +241,7 @@ impl Drop for Output {
 #[cfg(test)]
 mod tests {
     use nfs_io::turns::Rule;
-    use nfs_io::{Budget, BufferPool};
+    use nfs_io::{Budget, BufferPool, FileData};
     use nfs_wire::rpc::{AcceptStat, ReplyHeader};
 
     use super::*;
@@ -256,7 +286,7 @@ mod tests {
             let mut data = pool.try_take(*len).unwrap();
             data.fill(number);
             reply.out().push(0xee);
-            reply.put_data(data);
+            reply.put_data(FileData::Copied(data));
         }
         reply.finish()
     }
@@ -270,9 +300,7 @@ mod tests {
             let data_lens = [len, 8 - len, 3];
             let data_lens = &data_lens[..usize::from(number) % 4];
             let reply = reply(pool, number, 1 + usize::from(number) % 5, data_lens);
-            reply
-                .slices()
-                .for_each(|part| expected.extend_from_slice(part));
+            expected.extend(reply.bytes());
             output.push(reply);
         }
         (output, expected)
@@ -287,7 +315,7 @@ mod tests {
             let mut taken = Vec::new();
             while !output.is_empty() {
                 let mut slices = [IoSlice::new(&[]); SLICES];
-                let used = output.slices(&mut slices, usize::MAX);
+                let used = output.next(&mut slices, usize::MAX).slices;
                 let offered: Vec<u8> = slices[..used].iter().flat_map(|s| s.to_vec()).collect();
                 let sent = piece.min(offered.len());
                 assert!(sent > 0, "nothing is offered though something is left");

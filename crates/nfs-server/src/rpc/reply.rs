@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use nfs_io::{Buf, Reservation, Share};
+use nfs_io::{FileData, Pages, Reservation, Share};
 use nfs_wire::record::{FragmentHeader, MARK_BYTES};
 use nfs_wire::rpc::ReplyHeader;
 use nfs_wire::xdr::padding;
@@ -42,8 +42,25 @@ struct More {
 /// Bytes of a reply that lie together.
 enum Part {
     Encoded(Vec<u8>),
-    /// Opaque data, which is sent with its padding from the buffer that it was read into.
-    Data(Buf),
+    /// Opaque data, which is sent with its padding from the buffer that it was read into, or from the page cache.
+    Data(FileData),
+}
+
+/// What of a reply is sent in one way.
+pub(crate) enum Piece<'r> {
+    Bytes(&'r [u8]),
+    /// What of them is still to be sent is known to the pages.
+    Pages(&'r Pages),
+}
+
+impl<'r> Piece<'r> {
+    /// Bytes of the whole piece.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Pages(pages) => pages.len(),
+        }
+    }
 }
 
 static ZEROS: [u8; 3] = [0; 3];
@@ -83,7 +100,7 @@ impl Draft {
     }
 
     /// Appends opaque data, of which the length was encoded just before, with its padding.
-    pub(crate) fn put_data(&mut self, data: Buf) {
+    pub(crate) fn put_data(&mut self, data: FileData) {
         self.rest.push(Part::Data(data));
     }
 
@@ -92,16 +109,21 @@ impl Draft {
         &mut self.first
     }
 
-    /// All of it so far, data and padding included; copied, where it does not lie together.
-    pub(crate) fn to_bytes(&self) -> Cow<'_, [u8]> {
+    /// All of it so far, data and padding included; copied, where it does not lie together. `None` where some of it is in
+    /// the page cache.
+    pub(crate) fn to_bytes(&self) -> Option<Cow<'_, [u8]>> {
         if self.rest.is_empty() {
-            return Cow::Borrowed(&self.first);
+            return Some(Cow::Borrowed(&self.first));
         }
-        // Slice by slice, since byte by byte is slow.
-        let mut bytes = Vec::with_capacity(self.slices().map(<[u8]>::len).sum());
-        self.slices()
-            .for_each(|slice| bytes.extend_from_slice(slice));
-        Cow::Owned(bytes)
+        // Piece by piece, since byte by byte is slow.
+        let mut bytes = Vec::with_capacity(self.len());
+        for piece in self.pieces() {
+            match piece {
+                Piece::Bytes(piece) => bytes.extend_from_slice(piece),
+                Piece::Pages(_) => return None,
+            }
+        }
+        Some(Cow::Owned(bytes))
     }
 
     /// Holds memory of the budget, for long encoded parts, until the reply is sent.
@@ -141,12 +163,19 @@ impl Draft {
         self.first.len() + rest.sum::<usize>()
     }
 
-    fn slices(&self) -> impl Iterator<Item = &[u8]> {
+    fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
         let rest = self.rest.iter().flat_map(|part| match part {
-            Part::Encoded(bytes) => [bytes.as_slice(), &[]],
-            Part::Data(data) => [data, ZEROS.get(..padding(data.len())).unwrap_or_default()],
+            Part::Encoded(bytes) => [Piece::Bytes(bytes), Piece::Bytes(&[])],
+            Part::Data(data) => {
+                let padding = ZEROS.get(..padding(data.len())).unwrap_or_default();
+                let data = match data {
+                    FileData::Copied(data) => Piece::Bytes(data),
+                    FileData::Pages(pages) => Piece::Pages(pages),
+                };
+                [data, Piece::Bytes(padding)]
+            }
         });
-        std::iter::once(self.first.as_slice()).chain(rest)
+        std::iter::once(Piece::Bytes(&self.first)).chain(rest)
     }
 }
 
@@ -175,9 +204,14 @@ impl Reply {
         &self.parts.first
     }
 
-    /// All bytes in order; some slices are empty.
-    pub(crate) fn slices(&self) -> impl Iterator<Item = &[u8]> {
-        self.parts.slices()
+    /// All of it in order; some pieces are empty.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
+        self.parts.pieces()
+    }
+
+    /// All bytes of a reply that has no pages.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.parts.to_bytes().unwrap_or_default().into_owned()
     }
 
     /// How many bytes it is, mark and padding included.
@@ -215,7 +249,7 @@ mod tests {
             let mut data = pool.try_take(len).unwrap();
             data.fill(0x11);
             reply.out().extend_from_slice(b"head");
-            reply.put_data(data);
+            reply.put_data(FileData::Copied(data));
             expected.extend_from_slice(b"head");
             expected.extend(std::iter::repeat_n(0x11, len));
             expected.extend(std::iter::repeat_n(0, padding(len)));
@@ -226,8 +260,7 @@ mod tests {
         let len = u32::try_from(expected.len() - MARK_BYTES).unwrap();
         let mark = FragmentHeader { last: true, len }.to_bytes();
         expected[..MARK_BYTES].copy_from_slice(&mark);
-        let sent: Vec<u8> = reply.slices().flatten().copied().collect();
-        assert!(sent == expected);
+        assert!(reply.bytes() == expected);
         assert_eq!(reply.len(), expected.len());
     }
 
@@ -235,7 +268,7 @@ mod tests {
     fn the_reply_of_one_read_needs_no_list_of_its_own() {
         let pool = BufferPool::new(Budget::new(1 << 20));
         let mut reply = Draft::begin(&ReplyHeader::accepted(7, AcceptStat::Success));
-        reply.put_data(pool.try_take(100).unwrap());
+        reply.put_data(FileData::Copied(pool.try_take(100).unwrap()));
         assert!(!reply.rest.spilled());
     }
 }

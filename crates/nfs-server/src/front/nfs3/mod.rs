@@ -13,7 +13,7 @@ mod readdir;
 mod recorded;
 mod status;
 
-use nfs_io::{Buf, Reservation, Share};
+use nfs_io::{FileData, Reservation, Share};
 use nfs_wire::nfs3::{Call, Nfsstat3, Procedure, WriteHead};
 use nfs_wire::{Encode, Encoder};
 
@@ -37,7 +37,7 @@ pub(crate) enum Request<'a> {
 #[derive(Default)]
 pub(crate) struct Held {
     /// READ's data, to be sent behind the results.
-    pub(crate) data: Option<Buf>,
+    pub(crate) data: Option<FileData>,
     /// What the results themselves are held with, where they may be long.
     pub(crate) reservation: Option<Reservation>,
     /// What of its client's share the reply is.

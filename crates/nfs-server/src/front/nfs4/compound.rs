@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use nfs_io::{Buf, Reservation, Share};
+use nfs_io::{FileData, Reservation, Share};
 use nfs_wire::nfs4::ops::RESOP_LEN_MIN;
 use nfs_wire::nfs4::{ArgOp, MinorVersion, Needs, Nfsstat4, Stateid4};
 use nfs_wire::xdr::padding;
@@ -39,7 +39,7 @@ pub(super) struct Compound<'c> {
     /// The data of a WRITE that was received apart from the record.
     pub(super) apart: Option<Payload>,
     /// Data to be sent among what the operation has appended, in order: each behind so many bytes of that.
-    data: SmallVec<[(usize, Buf, Share); 1]>,
+    data: SmallVec<[(usize, FileData, Share); 1]>,
     /// The record is so long that it holds memory of the budget.
     pub(super) holds_record: bool,
     /// An operation of it was told to those who record.
@@ -167,7 +167,7 @@ impl<'c> Compound<'c> {
     }
 
     /// Sends data, with its padding, behind what this operation has appended so far.
-    pub(super) fn send(&mut self, out: &[u8], data: Buf, share: Share) {
+    pub(super) fn send(&mut self, out: &[u8], data: FileData, share: Share) {
         self.data.push((out.len(), data, share));
     }
 

@@ -274,8 +274,8 @@ async fn carry_out(
     }
     results.finish(reply.first_mut());
     if let Some(session) = compound.session.take() {
-        // What is kept is short: its results were held to that.
-        let kept = session.is_kept().then(|| reply.to_bytes());
+        // What is kept is short: its results were held to that, so that no READ in it is spliced.
+        let kept = session.is_kept().then(|| reply.to_bytes()).flatten();
         let kept = kept.as_deref().and_then(|bytes| bytes.get(all.begin..));
         session.finish(kept.unwrap_or_default());
     }

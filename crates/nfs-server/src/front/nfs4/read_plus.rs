@@ -1,7 +1,7 @@
 //! READ_PLUS (RFC 7862 §15.10): a range of a file in parts, of which holes are told and not sent. Each part with data is
 //! read as a READ of it would be.
 
-use nfs_io::{Buf, Share};
+use nfs_io::{FileData, Share};
 use nfs_wire::nfs4::Nfsstat4;
 use nfs_wire::nfs4::ops::{DataContent4, ReadArgs};
 use nfs_wire::{Encode, Encoder};
@@ -25,7 +25,7 @@ const PART_FIXED_LEN: usize = 4 + 8 + 8 + 3;
 enum Part {
     Data {
         offset: u64,
-        data: Buf,
+        data: FileData,
         share: Share,
     },
     Hole {

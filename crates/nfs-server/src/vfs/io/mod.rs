@@ -1,7 +1,8 @@
 //! READ, WRITE and COMMIT.
 //!
 //! How a call is moved is decided before it moves a byte (`decide.rs`); the shard's engine then moves the
-//! segments that were decided (`read.rs`, `write.rs`), or answers a READ from what `read_ahead.rs` had read. What the file system refuses is done through the page
+//! segments that were decided (`read.rs`, `write.rs`), answers a READ from what `read_ahead.rs` had read, or finds the
+//! pages that it is sent from (`spliced.rs`). What the file system refuses is done through the page
 //! cache within the same call, counted (`transfer.rs`), and remembered for the file (`refusals.rs`). COMMIT
 //! and what else puts a file on stable storage is in `commit.rs`. A stream that extends a file has space taken
 //! ahead of it (`stream.rs` says when, `reserve.rs` takes it and gives it back). WRITEs that come out of order wait a moment for
@@ -17,6 +18,7 @@ mod read;
 mod read_ahead;
 mod refusals;
 mod reserve;
+mod spliced;
 mod staged;
 mod stream;
 mod transfer;
@@ -27,7 +29,7 @@ use std::sync::Arc;
 
 use nfs_io::engine::Engine;
 use nfs_io::fs::Stat;
-use nfs_io::{Buf, Mode, Share};
+use nfs_io::{Buf, FileData, Mode, Share};
 
 pub(crate) use crate::exports::policy::Stability;
 pub(crate) use auto::{FileAuto, Surroundings};
@@ -35,6 +37,7 @@ pub(crate) use commit::{Rounds, StableWrites};
 pub(crate) use in_order::{InOrder, OrderCounters};
 pub(crate) use refusals::Refusals;
 pub(crate) use reserve::{Reserve, ReserveCounters};
+pub(in crate::vfs) use spliced::pipes;
 
 use super::{Access, Attributes, Error, FileKind, Object, Result};
 use crate::operate::calls::{StepKind, step};
@@ -43,7 +46,7 @@ use crate::vfs::{Target, Vfs};
 /// The result of a READ that went well.
 pub(crate) struct ReadDone {
     /// The bytes that were read and nothing else.
-    pub(crate) data: Buf,
+    pub(crate) data: FileData,
     /// What of its client's share the data is.
     pub(crate) share: Share,
     pub(crate) eof: bool,

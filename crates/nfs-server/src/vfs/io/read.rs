@@ -9,12 +9,13 @@ use nfs_io::engine::Engine;
 use nfs_io::fs;
 use nfs_io::op::Op;
 use nfs_io::plan::Segment;
-use nfs_io::{Buf, BufferPool, Errno, Keep, Mode, Share};
+use nfs_io::{Buf, BufferPool, Errno, FileData, Keep, Mode, Pages, Share};
 use rustix::param::page_size;
 
 use super::super::staging::Why;
 use super::super::{Access, Error, Result};
 use super::decide::{Failure, IoCall, len_of};
+use super::spliced::{Spliced, range_to_splice};
 use super::transfer::Transfer;
 use super::{ReadDone, Stability, must_be_regular};
 use crate::exports::policy::Io;
@@ -91,7 +92,7 @@ impl Vfs {
         target: &Target,
         transfer: &mut Transfer<'_>,
         ahead: Option<&mut Reading>,
-    ) -> Result<(Buf, Share)> {
+    ) -> Result<(FileData, Share)> {
         let Some(ahead) = ahead else {
             return self.read_segment(engine, target, transfer, None).await;
         };
@@ -108,7 +109,7 @@ impl Vfs {
         taking.end();
         if let Some(piece) = piece {
             self.answered_ahead(target, transfer, piece.data.len());
-            return Ok((piece.data, piece.share));
+            return Ok((FileData::Copied(piece.data), piece.share));
         }
         let ahead = Some(&*ahead);
         self.read_segment(engine, target, transfer, ahead).await
@@ -121,20 +122,29 @@ impl Vfs {
         target: &Target,
         transfer: &mut Transfer<'_>,
         ahead: Option<&Reading>,
-    ) -> Result<(Buf, Share)> {
+    ) -> Result<(FileData, Share)> {
         let first = transfer.decision.segments().next();
+        let mut known = None;
+        if let Some(segment) = &first
+            && let Some(range) = range_to_splice(target, transfer, segment)
+        {
+            match self.read_pages(target, transfer, segment, range).await {
+                Ok((pages, share)) => return Ok((FileData::Pages(pages), share)),
+                Err(to_be_copied) => known = to_be_copied.may_wait,
+            }
+        }
         let len = first.as_ref().map_or(0, len_of);
         let (share, _of_mount) = self.room_for(target, BufferPool::bytes_of(len)).await;
         let mut data = self.send_buffer(len).await?;
         let Some(mut segment) = first else {
-            return Ok((data, share));
+            return Ok((FileData::Copied(data), share));
         };
         if let Some(ahead) = ahead
             && ahead.copy_into(&mut data, Instant::now()).await?
         {
             data.truncate(transfer.decision.bytes());
             self.answered_ahead(target, transfer, data.len());
-            return Ok((data, share));
+            return Ok((FileData::Copied(data), share));
         }
         loop {
             let file = match segment.mode {
@@ -146,7 +156,9 @@ impl Vfs {
                     transfer.trace(&self.trace, target, &segment);
                     let result;
                     let shape = shape(target, transfer);
-                    let may_wait = may_wait(target, shape, &file, &segment);
+                    let known = known.take();
+                    let may_wait =
+                        known.unwrap_or_else(|| may_wait(target, shape, &file, &segment));
                     (result, data) = self
                         .read_into(engine, target, file, (&segment, may_wait), data)
                         .await?;
@@ -158,7 +170,7 @@ impl Vfs {
                         Ok(read) => {
                             transfer.tally.segment(segment.mode, read);
                             data.narrow(transfer.decision.window(&segment, read));
-                            return Ok((data, share));
+                            return Ok((FileData::Copied(data), share));
                         }
                         Err(errno) => Failure::Transfer(errno),
                     }
@@ -169,6 +181,34 @@ impl Vfs {
             segment = instead.ok_or_else(|| failure.error())?;
             data.truncate(len_of(&segment));
         }
+    }
+
+    /// Reads a segment without a copy: this range, all that the file has of it.
+    async fn read_pages(
+        self: &Arc<Self>,
+        target: &Target,
+        transfer: &mut Transfer<'_>,
+        segment: &Segment,
+        range: Range<u64>,
+    ) -> core::result::Result<(Pages, Share), ToBeCopied> {
+        let Ok(file) = self.read_fd(target).await else {
+            // Whoever copies meets the error, and knows what to do.
+            return Err(ToBeCopied { may_wait: None });
+        };
+        let shape = shape(target, transfer);
+        let may_wait = may_wait(target, shape, &file, segment);
+        let spliced = self.splice(target, &file, (&range, may_wait)).await;
+        let Some((pages, share, way)) = spliced else {
+            let may_wait = Some(may_wait);
+            return Err(ToBeCopied { may_wait });
+        };
+        transfer.trace(&self.trace, target, segment);
+        if way == Spliced::FromDisk {
+            let reads = &target.object.io.reads;
+            reads.made_by_worker(shape, &range);
+        }
+        transfer.tally.segment(segment.mode, pages.len());
+        Ok((pages, share))
     }
 
     /// Fills `data` from the beginning of `segment` on: of the page cache what is there, at once, unless already that
@@ -259,6 +299,13 @@ impl Vfs {
             }
         }
     }
+}
+
+/// A READ that cannot be spliced.
+struct ToBeCopied {
+    /// Whether it may wait for the disk before its data can be asked for, if that is known already: it is asked once for
+    /// each READ.
+    may_wait: Option<bool>,
 }
 
 /// The file that is read, as far as waiting depends on it.
