@@ -10,9 +10,17 @@ pub struct Own {
 /// The modes of our server that are compared.
 const MODES: [&str; 4] = ["buffered", "dontcache", "direct", "auto"];
 /// What may be switched on with a mode, behind a `+`: the option of `penstock serve` that has this name.
-const EXTRAS: [&str; 4] = [STAGING, "async", "no-stable-write-attributes", BUSY_POLL];
+const EXTRAS: [&str; 5] = [
+    STAGING,
+    "async",
+    "no-stable-write-attributes",
+    NO_SPLICE,
+    BUSY_POLL,
+];
 /// The ends of WRITEs wait for their neighbours: nothing but direct WRITEs has any.
 const STAGING: &str = "staging";
+/// READs are copied out of the page cache: those of other modes always are, or never come there.
+const NO_SPLICE: &str = "no-splice";
 /// Its shards look for more calls before they sleep.
 const BUSY_POLL: &str = "busy-poll=50us";
 
@@ -48,6 +56,11 @@ impl Own {
         if with == Some(STAGING) && !["direct", "auto"].contains(&mode) {
             return Err(format!(
                 "+{STAGING} does nothing in {mode}, which has no direct WRITEs: give direct+{STAGING} or auto+{STAGING}"
+            ));
+        }
+        if with == Some(NO_SPLICE) && !["buffered", "auto"].contains(&mode) {
+            return Err(format!(
+                "+{NO_SPLICE} does nothing in {mode}, which has no buffered READs: give buffered+{NO_SPLICE} or auto+{NO_SPLICE}"
             ));
         }
         Ok(Self { mode, with })
@@ -86,6 +99,8 @@ mod tests {
         assert_eq!(staged.options(), options);
         let bare = Own::parse("direct+no-stable-write-attributes").unwrap();
         assert_eq!(bare.options()[2], "--no-stable-write-attributes");
+        let copying = Own::parse("buffered+no-splice").unwrap();
+        assert_eq!(copying.options()[2], "--no-splice");
         let polling = Own::parse("auto+busy-poll=50us").unwrap();
         assert_eq!(polling.options()[2], "--busy-poll=50us");
     }
@@ -98,5 +113,7 @@ mod tests {
         }
         let refused = Own::parse("buffered+staging").unwrap_err();
         assert!(refused.contains("direct+staging"), "{refused}");
+        let refused = Own::parse("direct+no-splice").unwrap_err();
+        assert!(refused.contains("buffered+no-splice"), "{refused}");
     }
 }

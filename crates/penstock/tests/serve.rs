@@ -251,13 +251,11 @@ fn ctl_asks_and_tells() {
 fn io_modes_are_flags_and_change_live() {
     let arguments = [
         "DIR/data",
-        "--listen",
-        "127.0.0.1:0",
-        "--read",
-        "dontcache",
-        "--write",
-        "3",
+        "--listen=127.0.0.1:0",
+        "--read=dontcache",
+        "--write=3",
         "--staging",
+        "--no-splice",
     ];
     let server = Server::new(&arguments);
     let shown = |arguments: &[&str]| {
@@ -275,8 +273,8 @@ fn io_modes_are_flags_and_change_live() {
     let change = [
         "io",
         "/",
-        "--read",
-        "2",
+        "--read=2",
+        "--splice=on",
         "--rule",
         rule,
         "--rule",
@@ -285,6 +283,7 @@ fn io_modes_are_flags_and_change_live() {
     let changed = shown(&change);
     for expected in [
         "/: before\n  read dontcache,",
+        "\n  READs are copied out of the page cache\nnow\n",
         "now\n  read direct, write direct, staged, at least data-sync\n",
         &format!("rule 1: {rule}\n  rule 2: op=write,mode=buffered\n"),
         "this lasts until the next reload or restart",
@@ -295,6 +294,7 @@ fn io_modes_are_flags_and_change_live() {
     let json: serde_json::Value = serde_json::from_str(&shown(&["--json", "io"])).unwrap();
     assert_eq!(json[0]["now"]["rules"][1], "op=write,mode=buffered");
     assert_eq!(json[0]["configured"]["stable"], "data-sync");
+    assert_eq!(json[0]["configured"]["splice"], false);
     let file = server.directory.path().join("data/a.idx");
     std::fs::write(&file, [1; 5000]).unwrap();
     let file = file.to_str().unwrap();
@@ -305,6 +305,7 @@ fn io_modes_are_flags_and_change_live() {
         "mode        buffered: rule 1 is the first that matches",
         ": decides\n",
         "name        a.idx",
+        "splice      on: the export's \"splice\"",
         "moved       1024..5000  3976B  buffered",
         "note        the file ends at 5000",
     ] {

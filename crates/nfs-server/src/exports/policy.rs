@@ -164,13 +164,17 @@ pub struct IoPolicy {
     /// WRITEs that come out of order wait a moment for those before them, where the rule that matches says nothing
     /// else.
     pub order: bool,
+    /// Large buffered READs are sent from the page cache without a copy, where the rule that matches says nothing
+    /// else. Of no meaning in other modes.
+    pub splice: bool,
     /// The rules in the order in which they are tried; the first that matches decides. At most
     /// [`limits::IO_RULES_PER_EXPORT_MAX`].
     pub rules: Vec<Rule>,
 }
 
 impl Default for IoPolicy {
-    /// In the mode that suits each file's calls, as stable as asked. What is chosen to be read direct is read ahead.
+    /// In the mode that suits each file's calls, as stable as asked. What is chosen to be read direct is read ahead, and
+    /// what is read buffered is not copied.
     fn default() -> Self {
         Self {
             read: Way::Auto,
@@ -182,6 +186,7 @@ impl Default for IoPolicy {
             staging: false,
             reserve: false,
             order: false,
+            splice: true,
             rules: Vec::new(),
         }
     }
@@ -220,6 +225,8 @@ pub struct Rule {
     pub reserve: Option<bool>,
     /// Whether the WRITEs it matches wait for those before them, where it is not what the policy says.
     pub order: Option<bool>,
+    /// Whether the buffered READs it matches are sent without a copy, where it is not what the policy says.
+    pub splice: Option<bool>,
 }
 
 /// A READ or WRITE as the rules of a policy see it.
@@ -259,6 +266,9 @@ pub struct Choice {
     pub reserve: bool,
     /// Such WRITEs wait a moment for those before them; of no meaning for a READ.
     pub order: bool,
+    /// Such READs are sent from the page cache without a copy, if they are large and buffered; of no meaning for a
+    /// WRITE.
+    pub splice: bool,
     /// The rule or setting that made this choice.
     pub because: Because,
 }
@@ -326,6 +336,7 @@ impl IoPolicy {
         let staging = found.and_then(|(_, rule)| rule.staging);
         let reserve = found.and_then(|(_, rule)| rule.reserve);
         let order = found.and_then(|(_, rule)| rule.order);
+        let splice = found.and_then(|(_, rule)| rule.splice);
         // What the client says of its own file is nearer to it than what the whole export says.
         let advised = Some(asked.open.hint).filter(|&hint| hint != Hint::Normal);
         let hint = found.and_then(|(_, rule)| rule.hint).or(advised);
@@ -339,6 +350,7 @@ impl IoPolicy {
             staging: staging.unwrap_or(self.staging),
             reserve: reserve.unwrap_or(self.reserve),
             order: order.unwrap_or(self.order),
+            splice: splice.unwrap_or(self.splice),
             because,
         }
     }
@@ -405,6 +417,7 @@ impl Rule {
             staging: None,
             reserve: None,
             order: None,
+            splice: None,
         }
     }
 

@@ -16,7 +16,7 @@ use crate::exports::policy::Io;
 use crate::operate::metrics::{
     AUTO_CALLS, AUTO_CHANGES, Builder, IO_CALLS, IO_COPIED_BYTES, IO_FALLBACKS, IO_MOVED_BYTES,
     READ_AHEAD_ANSWERED_BYTES, READ_AHEAD_BYTES, READ_AHEAD_DROPPED_BYTES, READ_BYTES,
-    WRITTEN_BYTES,
+    READ_SPLICED_BYTES, WRITTEN_BYTES,
 };
 use crate::operate::stripes::Striped;
 
@@ -153,6 +153,7 @@ pub(crate) struct Tally {
     /// A bit for each [`Reason`]: met twice within one call, it counts once.
     fallbacks: u16,
     copied: u64,
+    spliced: u64,
 }
 
 impl Tally {
@@ -177,6 +178,11 @@ impl Tally {
     /// The server itself copied this many bytes of the payload from memory to memory.
     pub(crate) const fn copied(&mut self, bytes: usize) {
         self.copied += bytes as u64;
+    }
+
+    /// So many bytes of a READ go from the page cache to the socket without a copy.
+    pub(crate) const fn spliced(&mut self, bytes: usize) {
+        self.spliced += bytes as u64;
     }
 }
 
@@ -213,6 +219,7 @@ struct Row {
     by_kind: PerMode<AtomicU64>,
     fallbacks: [AtomicU64; REASONS],
     copied: AtomicU64,
+    spliced: AtomicU64,
     auto: AutoRow,
 }
 
@@ -280,6 +287,7 @@ impl IoCounters {
             }
         }
         add(&row.copied, tally.copied);
+        add(&row.spliced, tally.spliced);
     }
 
     /// A mode was chosen from what was seen of a file, and `taken` or only told.
@@ -378,6 +386,7 @@ impl IoCounters {
             moved_bytes: kinds.filter(|(_, bytes)| *bytes > 0).collect(),
             fallbacks,
             copied_bytes: sum(&|row| &row.copied),
+            spliced_bytes: sum(&|row| &row.spliced),
             ahead: match (io, mode) {
                 (Io::Read, Mode::Direct) => self.sum_ahead(),
                 (Io::Read | Io::Write, _) => None,
@@ -461,6 +470,8 @@ pub struct IoStatus {
     pub fallbacks: BTreeMap<String, u64>,
     /// Bytes of the payload that the server copied from memory to memory.
     pub copied_bytes: u64,
+    /// Bytes of READs that were sent from the page cache without a copy.
+    pub spliced_bytes: u64,
     /// What was read ahead of direct READs; `None` where there is nothing to tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ahead: Option<AheadStatus>,
@@ -503,12 +514,12 @@ impl IoStatus {
     /// Adds the row to a snapshot.
     pub(crate) fn measure(&self, into: &mut Builder) {
         let (export, operation, mode) = (&*self.export, &*self.operation, &*self.mode);
-        let bytes = if operation == Io::Read.word() {
-            &READ_BYTES
+        if operation == Io::Read.word() {
+            into.number(&READ_BYTES, &[export, mode], self.bytes);
+            into.number(&READ_SPLICED_BYTES, &[export, mode], self.spliced_bytes);
         } else {
-            &WRITTEN_BYTES
-        };
-        into.number(bytes, &[export, mode], self.bytes);
+            into.number(&WRITTEN_BYTES, &[export, mode], self.bytes);
+        }
         into.number(&IO_CALLS, &[export, operation, mode], self.calls);
         for (reason, calls) in &self.fallbacks {
             into.number(&IO_FALLBACKS, &[export, operation, mode, reason], *calls);
@@ -582,6 +593,7 @@ mod tests {
             moved_bytes: BTreeMap::from([("buffered".to_owned(), 24)]),
             fallbacks: BTreeMap::new(),
             copied_bytes: 6,
+            spliced_bytes: 0,
             ahead: None,
             auto: None,
         };
@@ -694,6 +706,20 @@ mod tests {
         for (number, why) in HeldBack::ALL.into_iter().enumerate() {
             assert_eq!(why as usize, number);
         }
+    }
+
+    #[test]
+    fn what_is_sent_without_a_copy_is_counted_in_its_row() {
+        let counters = IoCounters::default();
+        let mut moved = Tally::default();
+        moved.set_bytes(5000);
+        moved.spliced(4096);
+        moved.spliced(904);
+        counters.record(Io::Read, Mode::Buffered, &moved);
+        counters.record(Io::Read, Mode::Buffered, &Tally::default());
+        let rows = counters.stats("/");
+        assert_eq!((rows[0].bytes, rows[0].spliced_bytes), (5000, 5000));
+        assert_eq!((rows.len(), rows[0].copied_bytes), (1, 0));
     }
 
     #[test]

@@ -60,6 +60,7 @@ events! {
     ReadStart "read_start" "a READ begins; offset and len as the client asked";
     ReadVector "read_vector" "a part of it is read through the page cache (buffered, dontcache)";
     ReadDirect "read_direct" "a part of it is read past the page cache: the range rounded out to the alignment";
+    ReadSplice "read_splice" "the pages that the page cache has are sent without a copy; len bytes";
     ReadAhead "read_ahead" "past the page cache, a piece is read that this READ did not ask for: the next ones will";
     ReadFromAhead "read_from_ahead" "the READ is answered with what was read ahead; len bytes of it";
     ReadIoDone "read_io_done" "the file was read; len is what came of the range asked for";
@@ -225,7 +226,8 @@ impl Trace {
         }
     }
 
-    /// `read_ahead`, `read_from_ahead`, `write_opened`, `read_io_done`, `write_io_done`: a stage of a call is reached.
+    /// `read_splice`, `read_ahead`, `read_from_ahead`, `write_opened`, `read_io_done`, `write_io_done`: a stage of a call
+    /// is reached.
     #[inline(always)]
     pub(crate) fn io(&self, event: Event, about: About<'_>, offset: u64, len: u64) {
         if self.on(event) {

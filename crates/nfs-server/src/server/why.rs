@@ -277,8 +277,10 @@ fn explain(call: &IoCall, policy: &IoPolicy, facts: &FileFacts) -> Result<Why, S
         });
     }
     let is_direct = |segment: &Segment| segment.mode == Mode::Direct;
-    if call.io == Io::Read && segments.iter().any(is_direct) {
-        why.read_ahead_bytes = Some(choice.read_ahead);
+    if call.io == Io::Read {
+        why.splice = Some(splice(policy, &decision, &segments));
+        let reads_ahead = segments.iter().any(is_direct);
+        why.read_ahead_bytes = reads_ahead.then_some(choice.read_ahead);
     }
     let segments = segments.into_iter().map(|segment| WhySegment {
         file: segment.file,
@@ -443,6 +445,23 @@ fn order(policy: &IoPolicy, decision: &Decision) -> String {
     };
     let who = by_rule.map_or("the export's", |_| "the rule's");
     format!("{}: {who} \"order\"", word_of(choice.order, ON_OFF))
+}
+
+/// Whether such a READ is sent from the page cache without a copy, and why or why not.
+fn splice(policy: &IoPolicy, decision: &Decision, segments: &[Segment]) -> String {
+    let choice = &decision.choice;
+    let by_rule = match choice.because {
+        Because::Rule(index) => policy.rules.get(index).and_then(|rule| rule.splice),
+        Because::Setting => None,
+    };
+    let who = by_rule.map_or("the export's", |_| "the rule's");
+    let word = word_of(choice.splice, ON_OFF);
+    if choice.splice && !segments.iter().all(|segment| decision.splices(segment)) {
+        return format!(
+            "off: {who} \"splice\" is on, and only buffered READs are sent without a copy"
+        );
+    }
+    format!("{word}: {who} \"splice\"")
 }
 
 fn notes(call: &IoCall, decision: &Decision, segments: &[Segment], size: u64) -> Vec<String> {

@@ -85,6 +85,10 @@ pub(super) fn print(out: &mut impl Write, rows: &[IoStatus]) -> io::Result<()> {
                 ""
             )?;
         }
+        if row.spliced_bytes > 0 {
+            let spliced = bytes(row.spliced_bytes);
+            writeln!(out, "{:<width$}    {spliced} sent without a copy", "")?;
+        }
         if let Some(ahead) = &row.ahead {
             print_ahead(out, width, ahead)?;
         }
@@ -212,6 +216,7 @@ mod tests {
             moved_bytes: BTreeMap::from([("buffered".to_owned(), 300)]),
             fallbacks: BTreeMap::from([("shorter-than-alignment".to_owned(), 3)]),
             copied_bytes: 300,
+            spliced_bytes: 2048,
             ahead: Some(AheadStatus {
                 pieces: 4,
                 bytes: 4096,
@@ -236,18 +241,19 @@ mod tests {
             lines[2].contains("3 fell back: shorter than the alignment"),
             "{shown}"
         );
+        assert_eq!(lines[3].trim(), "2.0 KiB sent without a copy");
         let ahead = [
             "3 READs answered from 4 pieces read ahead (3.0 KiB of 4.0 KiB)",
             "read ahead and dropped: left 1.0 KiB",
             "2 READs not read ahead of (no-memory)",
         ];
-        assert_eq!([lines[3], lines[4], lines[5]].map(str::trim), ahead);
+        assert_eq!([lines[4], lines[5], lines[6]].map(str::trim), ahead);
         let auto = [
             "chosen by auto for 3",
             "auto, in a dry run, would choose it for 1",
             "changes to it: stream 2",
         ];
-        assert_eq!([lines[6], lines[7], lines[8]].map(str::trim), auto);
+        assert_eq!([lines[7], lines[8], lines[9]].map(str::trim), auto);
         let mut out = Vec::new();
         print(&mut out, &[]).unwrap();
         assert_eq!(out, b"nothing was read or written yet\n");

@@ -26,9 +26,9 @@ use crate::exit::UsageError;
 /// Without an option the policy of EXPORT, or of every export, is shown: the modes of READ and WRITE, the
 /// floor under the stability of WRITEs, and the rules in the order they are tried.
 ///
-/// With --read, --write, --auto, --hint, --stable, --read-ahead, --staging, --reserve, --order, --rule or --no-rules the policy of EXPORT
-/// is changed, all of it in one step; what is not named stays. Calls under way finish as they began. The change lasts until the next
-/// reload or restart, which go back to the configuration.
+/// With --read, --write, --auto, --hint, --stable, --read-ahead, --staging, --reserve, --order, --splice, --rule or --no-rules the
+/// policy of EXPORT is changed, all of it in one step; what is not named stays. Calls under way finish as they began. The change
+/// lasts until the next reload or restart, which go back to the configuration.
 ///
 /// With --why the server says what would happen to a READ or WRITE of a file, and why.
 #[derive(clap::Args, Debug)]
@@ -69,6 +69,9 @@ pub(super) struct Args {
     /// Whether WRITEs that come out of order wait a moment for those before them: on or off
     #[arg(long, value_name = "HOW", conflicts_with = "why", value_parser = ["on", "off"])]
     order: Option<String>,
+    /// Whether large buffered READs are sent from the page cache without a copy: on or off
+    #[arg(long, value_name = "HOW", conflicts_with = "why", value_parser = ["on", "off"])]
+    splice: Option<String>,
     /// A rule, as "op=read,min=64KiB,max=4MiB,client=10.0.0.0/8,name=*.ckpt,mode=direct"; only mode must be
     /// there. Repeat it for more, in the order tried. They take the place of all rules there were
     #[arg(long, value_name = "RULE", conflicts_with_all = ["why", "no_rules"], value_parser = checked(parse_rule))]
@@ -79,7 +82,7 @@ pub(super) struct Args {
 
     /// Show how the bytes of READ and WRITE were moved since the server started: calls and bytes by the
     /// mode that was chosen, what they really went as, and why some went another way
-    #[arg(long, conflicts_with_all = ["why", "read", "write", "auto", "hint", "stable", "staging", "read_ahead", "reserve", "order", "rule", "no_rules"])]
+    #[arg(long, conflicts_with_all = ["why", "read", "write", "auto", "hint", "stable", "staging", "read_ahead", "reserve", "order", "splice", "rule", "no_rules"])]
     counters: bool,
 
     /// Say what would happen to a READ or WRITE of this file: its path on the server's host, or as clients
@@ -169,6 +172,7 @@ impl Args {
             staging: self.staging.clone(),
             reserve: self.reserve.clone(),
             order: self.order.clone(),
+            splice: self.splice.clone(),
             auto: self.auto.clone(),
             hint: self.hint.clone(),
             rules,
@@ -284,6 +288,9 @@ pub(crate) fn lines(view: &IoView) -> Vec<String> {
     if view.order {
         lines.push("WRITEs out of order wait for those before them".to_owned());
     }
+    if !view.splice {
+        lines.push("READs are copied out of the page cache".to_owned());
+    }
     lines.extend(rules.map(|(index, rule)| format!("rule {}: {rule}", index + 1)));
     lines
 }
@@ -346,11 +353,7 @@ pub(super) fn print_why(out: &mut impl Write, why: &Why) -> std::io::Result<()> 
             stable.committed, stable.asked, stable.floor
         )?;
     }
-    for (name, said) in [("reserve", &why.reserve), ("order", &why.order)] {
-        if let Some(said) = said {
-            writeln!(out, "{name:<12}{said}")?;
-        }
-    }
+    print_switches(out, why)?;
     let alignment = &why.alignment;
     let bytes = |bytes: u32| match bytes {
         0 => "unknown".to_owned(),
@@ -384,6 +387,21 @@ pub(super) fn print_why(out: &mut impl Write, why: &Why) -> std::io::Result<()> 
     }
     for note in &why.notes {
         writeln!(out, "note        {note}")?;
+    }
+    Ok(())
+}
+
+/// What is done for calls of the operation or not, and who says so.
+fn print_switches(out: &mut impl Write, why: &Why) -> std::io::Result<()> {
+    let switches = [
+        ("reserve", &why.reserve),
+        ("order", &why.order),
+        ("splice", &why.splice),
+    ];
+    for (name, said) in switches {
+        if let Some(said) = said {
+            writeln!(out, "{name:<12}{said}")?;
+        }
     }
     Ok(())
 }

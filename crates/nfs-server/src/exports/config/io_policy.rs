@@ -25,6 +25,7 @@ const RULE_KEYS: &[&str] = &[
     "staging",
     "reserve",
     "order",
+    "splice",
     "hint",
 ];
 
@@ -47,6 +48,7 @@ pub(super) fn io_policy(
     let staging = section.boolean("staging", findings);
     let reserve = section.boolean("reserve", findings);
     let order = section.boolean("order", findings);
+    let splice = section.boolean("splice", findings);
     let default = IoPolicy::default();
     let (rules, spans) = rules(section, export, findings);
     let policy = IoPolicy {
@@ -63,6 +65,7 @@ pub(super) fn io_policy(
         staging: staging.unwrap_or(default.staging),
         reserve: reserve.unwrap_or(default.reserve),
         order: order.unwrap_or(default.order),
+        splice: splice.unwrap_or(default.splice),
         rules,
     };
     if let Some(spans) = spans {
@@ -167,6 +170,7 @@ fn rule(table: &Item<&DeTable<'_>>, findings: &mut Findings<'_>) -> Option<Rule>
         staging: section.boolean("staging", findings),
         reserve: section.boolean("reserve", findings),
         order: section.boolean("order", findings),
+        splice: section.boolean("splice", findings),
         hint: section.choice("hint", Hint::WORDS, findings),
     };
     // A mistake in one key would be told again as one of the whole rule.

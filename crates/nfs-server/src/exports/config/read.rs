@@ -73,6 +73,7 @@ const EXPORT_KEYS: &[&str] = &[
     "staging",
     "reserve",
     "order",
+    "splice",
     "auto",
     "hint",
     "rule",

@@ -73,6 +73,7 @@ crossmnt = true
 read = "direct"
 write = 3
 stable = "file-sync"
+splice = false
 [[export.client]]
 net = "10.1.0.0/16"
 access = "rw"
@@ -88,6 +89,7 @@ clients = ["10.1.0.0/16", "::1"]
 name = "*.ckpt"
 mode = "dontcache"
 [[export.rule]]
+splice = true
 mode = 2
 "#,
     )
@@ -138,8 +140,8 @@ mode = 2
     );
     assert_eq!(
         export.io.to_string(),
-        "read=direct write=direct stable=file-sync rules=[op=write,min=64KiB,max=1MiB,\
-         client=10.1.0.0/16,client=::1/128,name=*.ckpt,mode=dontcache; mode=direct]"
+        "read=direct write=direct stable=file-sync splice=off rules=[op=write,min=64KiB,max=1MiB,\
+         client=10.1.0.0/16,client=::1/128,name=*.ckpt,mode=dontcache; splice=on,mode=direct]"
     );
     assert_eq!(mapped.net, "192.168.0.0/16".parse().unwrap());
     assert_eq!(config.warnings().len(), 2, "{:?}", config.warnings());
@@ -297,6 +299,14 @@ const WRONG: &[(&str, &str)] = &[
     (
         "[[export]]\npath = \"DIR\"\n[[export.rule]]\nop = \"read\"\n",
         "p.toml:3: [[export.rule]] has no mode; add mode = \"direct\"",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\nsplice = \"on\"\n",
+        "p.toml:3: \"splice\" in [[export]] is a string; write true or false",
+    ),
+    (
+        "[[export]]\npath = \"DIR\"\n[[export.rule]]\nop = \"write\"\nsplice = false\nmode = 2\n",
+        "p.toml:3: [[export.rule]] splice is of READs alone; leave it out, or write op=read",
     ),
     (
         "[[export]]\npath = \"DIR\"\n[[export.rule]]\nmode = 4\n",

@@ -373,6 +373,45 @@ fn space_ahead_is_said_for_all_and_by_rule() {
 }
 
 #[test]
+fn reads_are_spliced_unless_the_policy_or_a_rule_says_no() {
+    let splices = |policy: &IoPolicy, bytes| {
+        policy
+            .choose(&of_call(Io::Read, bytes, CLIENT, None))
+            .splice
+    };
+    assert!(splices(&IoPolicy::default(), 1));
+    let before = policy(&["op=read,max=64KiB,splice=off,mode=buffered"]);
+    assert_eq!(
+        (splices(&before, 4096), splices(&before, 1 << 20)),
+        (false, true)
+    );
+    assert!(!before.to_string().contains(" splice="), "{before}");
+    let change = IoChange {
+        splice: Some(false),
+        rules: Some(vec![
+            parse_rule("min=1MiB,splice=on,mode=buffered").unwrap(),
+        ]),
+        ..IoChange::default()
+    };
+    let after = change.applied_to(&before);
+    assert_eq!(
+        (splices(&after, 4096), splices(&after, 1 << 20)),
+        (false, true)
+    );
+    let shown = after.to_string();
+    assert!(
+        shown.contains(" splice=off rules=[min=1MiB,splice=on,mode=buffered]"),
+        "{shown}"
+    );
+    assert!(!IoChange::default().applied_to(&after).splice);
+    let refusal = parse_rule("op=write,splice=off,mode=buffered").unwrap_err();
+    assert!(refusal.contains("splice is of READs alone"), "{refusal}");
+    assert!(parse_rule("splice=maybe,mode=buffered").is_err());
+    let again = parse_rule("splice=on,splice=on,mode=buffered").unwrap_err();
+    assert!(again.contains("\"splice\" is there twice"), "{again}");
+}
+
+#[test]
 fn changes_at_once_follow_each_other() {
     let live = LivePolicy::new(IoPolicy::default());
     let add = |rule: &'static str| {
@@ -439,7 +478,7 @@ fn any_rule() -> impl Strategy<Value = Rule> {
         any_way(),
         (0..3_usize, prop::option::of(any::<bool>())),
         (
-            prop::option::of(any::<(bool, bool)>()),
+            prop::option::of(any::<(bool, bool, bool)>()),
             any_open(),
             any_open(),
         ),
@@ -466,8 +505,10 @@ fn any_rule() -> impl Strategy<Value = Rule> {
                     },
                     // Of READ it is refused where it is read.
                     staging: staging.filter(|_| op != Some(Io::Read)),
-                    reserve: reserve.map(|both| both.0).filter(|_| op != Some(Io::Read)),
-                    order: reserve.map(|both| both.1).filter(|_| op != Some(Io::Read)),
+                    reserve: reserve.map(|all| all.0).filter(|_| op != Some(Io::Read)),
+                    order: reserve.map(|all| all.1).filter(|_| op != Some(Io::Read)),
+                    // Of WRITE it is.
+                    splice: reserve.map(|all| all.2).filter(|_| op != Some(Io::Write)),
                 }
             },
         )

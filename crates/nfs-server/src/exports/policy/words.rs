@@ -136,8 +136,8 @@ pub(crate) fn floor_of(
 }
 
 /// A rule as `key=value` pairs with commas between: `op` (read or write), `min`, `max` (sizes), `client` (a
-/// network; may be repeated), `name` (a pattern), `open`, `deny` (none, any, read, write or both), `mode`, `staging` (on or off). Only `mode` must be there. A comma within a
-/// name is written `?`.
+/// network; may be repeated), `name` (a pattern), `open`, `deny` (none, any, read, write or both), `mode`, `staging`, `reserve`,
+/// `order`, `splice` (on or off). Only `mode` must be there. A comma within a name is written `?`.
 ///
 /// # Errors
 /// The sentence to show.
@@ -173,6 +173,7 @@ pub(crate) struct RuleParts {
     pub(crate) staging: Option<bool>,
     pub(crate) reserve: Option<bool>,
     pub(crate) order: Option<bool>,
+    pub(crate) splice: Option<bool>,
     pub(crate) hint: Option<Hint>,
 }
 
@@ -196,6 +197,7 @@ impl RuleParts {
                 self.deny.replace(deny).is_some()
             }
             "order" => self.order.replace(from_word(value, ON_OFF)?).is_some(),
+            "splice" => self.splice.replace(from_word(value, ON_OFF)?).is_some(),
             "reserve" => self.reserve.replace(from_word(value, ON_OFF)?).is_some(),
             "mode" => self.mode.replace(value.to_owned()).is_some(),
             "hint" => self.hint.replace(from_word(value, Hint::WORDS)?).is_some(),
@@ -207,7 +209,7 @@ impl RuleParts {
             _ => {
                 return Err(format!(
                     "unknown key \"{key}\"; known keys are op, min, max, client, name, open, deny, \
-                     mode, read_ahead, staging, reserve, order, hint"
+                     mode, read_ahead, staging, reserve, order, splice, hint"
                 ));
             }
         };
@@ -244,6 +246,10 @@ impl RuleParts {
                 ));
             }
         }
+        if self.splice.is_some() && self.op == Some(Io::Write) {
+            let message = "splice is of READs alone; leave it out, or write op=read";
+            return Err(message.to_owned());
+        }
         let min_bytes = self.min_bytes.unwrap_or(0);
         let max_bytes = self.max_bytes.unwrap_or(u64::MAX);
         if min_bytes > max_bytes {
@@ -278,6 +284,7 @@ impl RuleParts {
             staging: self.staging,
             reserve: self.reserve,
             order: self.order,
+            splice: self.splice,
         })
     }
 }
@@ -314,6 +321,9 @@ impl fmt::Display for Rule {
         }
         if let Some(order) = self.order {
             write!(f, "order={},", word_of(order, ON_OFF))?;
+        }
+        if let Some(splice) = self.splice {
+            write!(f, "splice={},", word_of(splice, ON_OFF))?;
         }
         match self.stable {
             StableFloor::Asked => write!(f, "mode={}", show_way(self.way))?,
@@ -374,6 +384,8 @@ pub struct IoChange {
     pub reserve: Option<bool>,
     /// Whether WRITEs that come out of order wait for those before them, where no rule says something else.
     pub order: Option<bool>,
+    /// Whether large buffered READs are sent without a copy, where no rule says something else.
+    pub splice: Option<bool>,
     /// All rules, in place of those before.
     pub rules: Option<Vec<Rule>>,
 }
@@ -407,6 +419,7 @@ impl IoChange {
             staging: self.staging.unwrap_or(before.staging),
             reserve: self.reserve.unwrap_or(before.reserve),
             order: self.order.unwrap_or(before.order),
+            splice: self.splice.unwrap_or(before.splice),
             rules: self.rules.clone().unwrap_or_else(|| before.rules.clone()),
         }
     }
@@ -430,6 +443,9 @@ impl fmt::Display for IoPolicy {
         }
         if self.order {
             f.write_str(" order=on")?;
+        }
+        if !self.splice {
+            f.write_str(" splice=off")?;
         }
         if self.auto != AutoUse::On {
             write!(f, " auto={}", word_of(self.auto, AutoUse::WORDS))?;

@@ -49,6 +49,9 @@ pub struct IoOrder {
     /// Whether WRITEs that come out of order wait for those before them: `on` or `off`.
     #[serde(default)]
     pub order: Option<String>,
+    /// Whether large buffered READs are sent without a copy: `on` or `off`.
+    #[serde(default)]
+    pub splice: Option<String>,
     /// Whether chosen modes are taken, written as under the key `auto` of the configuration.
     #[serde(default)]
     pub auto: Option<String>,
@@ -77,6 +80,8 @@ pub struct IoView {
     pub reserve: bool,
     /// WRITEs that come out of order wait for those before them.
     pub order: bool,
+    /// Large buffered READs are sent without a copy.
+    pub splice: bool,
     /// Whether modes that are chosen from what is seen are taken: `on` or `dry-run`.
     pub auto: String,
     /// What is known of the calls beforehand.
@@ -176,6 +181,9 @@ pub struct Why {
     /// Whether a WRITE that comes out of order waits for those before it, and who says so, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<String>,
+    /// Whether a READ is sent from the page cache without a copy, and why or why not, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub splice: Option<String>,
     /// What direct I/O on the file asks for.
     pub alignment: WhyAlignment,
     /// The length of the file in bytes.
@@ -273,6 +281,7 @@ impl IoView {
             staging: policy.staging,
             reserve: policy.reserve,
             order: policy.order,
+            splice: policy.splice,
             auto: word_of(policy.auto, AutoUse::WORDS).to_owned(),
             hint: word_of(policy.hint, Hint::WORDS).to_owned(),
             rules: policy.rules.iter().map(ToString::to_string).collect(),
@@ -313,6 +322,7 @@ impl IoOrder {
         let staging = self.staging.as_deref().map(on_off).transpose();
         let reserve = self.reserve.as_deref().map(on_off).transpose();
         let order = self.order.as_deref().map(on_off).transpose();
+        let splice = self.splice.as_deref().map(on_off).transpose();
         let auto = self
             .auto
             .as_deref()
@@ -331,6 +341,7 @@ impl IoOrder {
             staging: staging.map_err(in_key("staging"))?,
             reserve: reserve.map_err(in_key("reserve"))?,
             order: order.map_err(in_key("order"))?,
+            splice: splice.map_err(in_key("splice"))?,
             auto: auto.transpose().map_err(in_key("auto"))?,
             hint: hint.transpose().map_err(in_key("hint"))?,
             rules: self.rules.as_ref().map(rules).transpose()?,

@@ -97,6 +97,8 @@ metrics! {
          what was rounded out or read ahead is included." {}
     IO_COPIED_BYTES: Counter "penstock_io_copied_bytes_total" "bytes" ["export", "operation", "mode"]
         "Bytes of READs and WRITEs that the server copied from memory to memory." {}
+    READ_SPLICED_BYTES: Counter "penstock_read_spliced_bytes_total" "bytes" ["export", "mode"]
+        "Bytes of READs that were sent from the page cache without a copy, by the I/O mode that was decided for them." {}
     IO_FALLBACKS: Counter "penstock_io_fallbacks_total" "" ["export", "operation", "mode", "reason"]
         "READs and WRITEs that went another way than the decided mode, as a whole or in part, by the reason." {}
     READ_AHEAD_BYTES: Counter "penstock_read_ahead_bytes_total" "bytes" ["export"]

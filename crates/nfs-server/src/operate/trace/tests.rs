@@ -292,8 +292,8 @@ const _: () = {
 fn names_are_those_of_the_kernel() {
     let names: Vec<&str> = Event::ALL.iter().map(|event| event.word()).collect();
     // Ours are those of what only this server does, and `commit_err`.
-    let kernel = "read_start read_vector read_direct read_ahead read_from_ahead read_io_done read_err read_done write_start \
-                  write_opened write_direct write_vector write_io_done write_err write_done mode_change \
+    let kernel = "read_start read_vector read_direct read_splice read_ahead read_from_ahead read_io_done read_err read_done \
+                  write_start write_opened write_direct write_vector write_io_done write_err write_done mode_change \
                   mode_would_change commit_start commit_err commit_done";
     assert_eq!(names.join(" "), kernel);
     for (number, event) in Event::ALL.iter().enumerate() {

@@ -61,6 +61,7 @@ const fn direct() -> IoPolicy {
         read_ahead: 1 << 20,
         reserve: false,
         order: false,
+        splice: true,
         rules: Vec::new(),
     }
 }
@@ -294,4 +295,30 @@ fn space_ahead_is_told_with_who_says_so_and_what_speaks_against_it() {
     assert_eq!(order(&["order=on,mode=direct"]), "on: the rule's \"order\"");
     let read = explain(&asked(Io::Read, 0, 1), &direct(), &facts()).unwrap();
     assert_eq!((read.reserve, read.order), (None, None));
+}
+
+#[test]
+fn reads_without_a_copy_are_told_with_who_says_so_and_what_speaks_against_it() {
+    let told = |rules: &[&str], io| {
+        let policy = IoPolicy {
+            read: Mode::Buffered.into(),
+            rules: rules.iter().map(|rule| parse_rule(rule).unwrap()).collect(),
+            ..IoPolicy::default()
+        };
+        explain(&asked(io, 0, 1 << 20), &policy, &facts())
+            .unwrap()
+            .splice
+    };
+    let read = |rules: &[&str]| told(rules, Io::Read).unwrap();
+    assert_eq!(read(&[]), "on: the export's \"splice\"");
+    assert_eq!(
+        read(&["splice=off,mode=buffered"]),
+        "off: the rule's \"splice\""
+    );
+    let direct = read(&["splice=on,mode=direct"]);
+    assert!(
+        direct.starts_with("off: the rule's \"splice\" is on, and only buffered"),
+        "{direct}"
+    );
+    assert_eq!(told(&[], Io::Write), None);
 }

@@ -195,6 +195,11 @@ impl Decision {
         self.choice.reserve && self.io == Io::Write && self.stability == Stability::Unstable
     }
 
+    /// Whether what the page cache has of a segment may be sent without a copy.
+    pub(crate) fn splices(&self, segment: &Segment) -> bool {
+        self.choice.splice && self.io == Io::Read && segment.mode == Mode::Buffered
+    }
+
     /// How many bytes the call moves: WRITE's data, or what the file has of the range of a READ.
     pub(crate) fn bytes(&self) -> usize {
         within_call(self.asked.end - self.asked.start)

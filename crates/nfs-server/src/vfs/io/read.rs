@@ -62,6 +62,7 @@ impl Vfs {
         let mut ahead = self.reading(target, &transfer.decision, &before.stat);
         let ahead = ahead.as_mut();
         let read = self.read_range(engine, target, &mut transfer, ahead).await;
+        transfer.tally.spliced(0);
         transfer.count(target, read.as_ref().map_or(0, |(data, _)| data.len()));
         let (data, share) = read?;
         let done = data.len() as u64;
