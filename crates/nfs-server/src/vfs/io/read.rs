@@ -62,7 +62,6 @@ impl Vfs {
         let mut ahead = self.reading(target, &transfer.decision, &before.stat);
         let ahead = ahead.as_mut();
         let read = self.read_range(engine, target, &mut transfer, ahead).await;
-        transfer.tally.spliced(0);
         transfer.count(target, read.as_ref().map_or(0, |(data, _)| data.len()));
         let (data, share) = read?;
         let done = data.len() as u64;
@@ -203,12 +202,15 @@ impl Vfs {
             let may_wait = Some(may_wait);
             return Err(ToBeCopied { may_wait });
         };
-        transfer.trace(&self.trace, target, segment);
+        let len = pages.len();
+        self.trace
+            .io(Event::ReadSplice, target.about(), range.start, len as u64);
         if way == Spliced::FromDisk {
             let reads = &target.object.io.reads;
             reads.made_by_worker(shape, &range);
         }
-        transfer.tally.segment(segment.mode, pages.len());
+        transfer.tally.segment(segment.mode, len);
+        transfer.tally.spliced(len);
         Ok((pages, share))
     }
 

@@ -106,9 +106,9 @@ pub(super) fn range_to_splice(
     const BYTES: RangeInclusive<u64> =
         limits::SPLICED_BYTES_MIN..=nfs_io::limits::SPLICED_BYTES_MAX as u64;
     let range = segment.file.start..segment.file.end.min(transfer.size);
-    let is_plain = segment.mode == Mode::Buffered && target.object.mount.local;
+    let may_be = transfer.decision.splices(segment) && target.object.mount.local;
     let is_large = BYTES.contains(&range.end.saturating_sub(range.start));
-    (is_plain && is_large).then_some(range)
+    (may_be && is_large).then_some(range)
 }
 
 /// Whether the page cache has the range whole, and nobody keeps readers from the file.
