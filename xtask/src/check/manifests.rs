@@ -28,12 +28,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     // It starts programs and knows no protocol, so that every crate's tests may use it.
     ("nfs-lab", &[]),
+    ("nfs-deadline", &[]),
     // The test crate uses what it tests with; the servers it tests are real processes.
     (
         "nfs-test",
         &["nfs-client", "nfs-lab", "nfs-load", "nfs-wire"],
     ),
-    ("xtask", &[]),
+    ("xtask", &["nfs-deadline"]),
 ];
 
 /// What tests of a crate may use besides: the client is the traffic source of the server's tests, the

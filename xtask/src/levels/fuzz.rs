@@ -7,10 +7,13 @@ use std::sync::Mutex;
 use anyhow::{Context, Result, bail};
 
 use super::Tally;
-use crate::run;
+use crate::run::{self, Outcome, Patience};
 
 /// Targets run side by side: the machines this is made for have two cores.
 const WORKERS: usize = 2;
+
+/// Seconds that a target may take beside the time that it is told to run: to read its inputs, and to end.
+const SECONDS_BESIDE: u64 = 120;
 
 /// What makes a compiler count which branches an input takes, for the engine to steer by.
 const COVERAGE_FLAGS: [&str; 7] = [
@@ -57,15 +60,17 @@ pub(crate) fn run_targets(root: &Path, filter: Option<&str>, seconds: u64) -> Re
                 loop {
                     let next = queue.lock().map(|mut q| q.next());
                     let Ok(Some(name)) = next else { return };
-                    let held = run_one(root, &built, &name, seconds);
-                    let held = held.unwrap_or_else(|error| {
+                    let outcome = run_one(root, &built, &name, seconds);
+                    let outcome = outcome.unwrap_or_else(|error| {
                         eprintln!("fuzz {name}: {error:#}");
-                        false
+                        Outcome::Failed
                     });
-                    let counted = if held {
-                        Tally::one(true)
-                    } else {
-                        Tally::failure(&format!("fuzz {name}; its lines above begin so"))
+                    let counted = match outcome {
+                        Outcome::Succeeded => Tally::one(true),
+                        Outcome::Failed => {
+                            Tally::failure(&format!("fuzz {name}; its lines above begin so"))
+                        }
+                        Outcome::Late(hang) => Tally::hang(&format!("fuzz {name}"), &hang),
                     };
                     if let Ok(mut total) = total.lock() {
                         total.merge(counted);
@@ -123,7 +128,7 @@ fn target_names(manifest: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn run_one(root: &Path, built: &Path, name: &str, seconds: u64) -> Result<bool> {
+fn run_one(root: &Path, built: &Path, name: &str, seconds: u64) -> Result<Outcome> {
     let corpus = working_directory(root, "corpus", name)?;
     let artifacts = working_directory(root, "artifacts", name)?;
     let mut command = Command::new(built.join(name));
@@ -140,7 +145,8 @@ fn run_one(root: &Path, built: &Path, name: &str, seconds: u64) -> Result<bool> 
     command.arg(format!("-max_total_time={seconds}"));
     command.args(["-max_len=4096", "-rss_limit_mb=2048", "-timeout=10"]);
     command.arg(format!("-artifact_prefix={}/", artifacts.display()));
-    run::merged(&format!("fuzz {name}"), &mut command, |line| {
+    let patience = Patience::seconds(seconds + SECONDS_BESIDE);
+    run::merged(&format!("fuzz {name}"), &mut command, patience, |line| {
         is_news(&line).then(|| format!("fuzz {name}: {line}"))
     })
 }

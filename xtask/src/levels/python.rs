@@ -7,10 +7,10 @@ use anyhow::{Context, Result};
 
 use super::Tally;
 use crate::python::Environment;
-use crate::run;
+use crate::run::{self, Outcome, Patience};
 
-/// Seconds after which the tests are ended: they take half a minute on two idle cores. A hang must not look like slowness.
-const SECONDS_MAX: &str = "900";
+/// How long the tests may take: half a minute on two idle cores. A hang must not look like slowness.
+const PATIENCE: Patience = Patience::seconds(400);
 
 /// What tells the tests that they have a network, a `/run` and processes of their own, which NFS-Ganesha needs.
 const ALONE: &str = "PENSTOCK_TESTS_ALONE";
@@ -73,15 +73,17 @@ fn run_pytest(
     server: &Path,
     arguments: &[String],
 ) -> Result<Tally> {
-    let mut command = Command::new("timeout");
-    command.args(["--kill-after=20", SECONDS_MAX]);
-    if run::is_root() {
-        command.args(["unshare", "--net", "--mount", "--pid", "--mount-proc"]);
-        command.args(["--fork", "--kill-child", "sh", "-c"]);
-        command.arg("ip link set lo up && mount -t tmpfs tmpfs /run && exec \"$0\" \"$@\"");
-        command.env(ALONE, "1");
-    }
-    command.arg(environment.program("python"));
+    let python = environment.program("python");
+    let mut command = if run::is_root() {
+        let mut alone = Command::new("unshare");
+        alone.args(["--net", "--mount", "--pid", "--mount-proc"]);
+        alone.args(["--fork", "--kill-child", "sh", "-c"]);
+        alone.arg("ip link set lo up && mount -t tmpfs tmpfs /run && exec \"$0\" \"$@\"");
+        alone.arg(python).env(ALONE, "1");
+        alone
+    } else {
+        Command::new(python)
+    };
     command.args(["-m", "pytest", "-q"]).args(arguments);
     command
         .current_dir(root.join("python"))
@@ -89,18 +91,20 @@ fn run_pytest(
         // The package under test is the one that was installed.
         .env("PYTHONSAFEPATH", "1");
     let mut reader = Reader::default();
-    let succeeded = run::lines("pytest", &mut command, |line| {
+    let outcome = run::lines("pytest", &mut command, PATIENCE, |line| {
         reader.read(&line);
         Some(line)
     })?;
     let has_ended = reader.closing.is_some();
     let mut tally = reader.closing.unwrap_or_default();
-    let counted = has_ended && (succeeded || tally.failed > 0);
+    let counted = has_ended && (outcome == Outcome::Succeeded || tally.failed > 0);
     tally.merge(reader.said);
-    if !counted {
-        tally.merge(Tally::failure(&format!(
-            "python: pytest died, or was ended after {SECONDS_MAX} s"
-        )));
+    match outcome {
+        Outcome::Late(hang) => tally.merge(Tally::hang("python: pytest", &hang)),
+        Outcome::Succeeded | Outcome::Failed if !counted => {
+            tally.merge(Tally::failure("python: pytest died"));
+        }
+        Outcome::Succeeded | Outcome::Failed => {}
     }
     Ok(tally)
 }

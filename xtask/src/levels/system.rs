@@ -7,13 +7,13 @@ use anyhow::Result;
 
 use super::build::Built;
 use super::{Options, Tally, newer_kernel};
-use crate::run;
+use crate::run::{self, Outcome, Patience};
 
 /// The scenarios with foreign peers: what `cargo xtask interop` runs.
 const PEERS: [&str; 5] = ["kernel", "libnfs", "rpcbind", "ganesha", "nfsd"];
 
-/// Seconds after which the whole run is ended: a hang must not look like slowness.
-const SECONDS_MAX: &str = "2700";
+/// How long the whole run may take: 25 minutes on a slow machine. A hang must not look like slowness.
+const PATIENCE: Patience = Patience::seconds(1800);
 
 /// All scenarios, or those that `options` select.
 pub(super) fn run(root: &Path, built: &Built, options: &Options) -> Result<Tally> {
@@ -50,12 +50,9 @@ pub(super) fn run_before_a_push(root: &Path, built: &Built) -> Result<Tally> {
 }
 
 fn run_filtered(root: &Path, built: &Built, options: &Options, filters: &[&str]) -> Result<Tally> {
-    let mut command = Command::new("timeout");
-    command
-        .current_dir(root)
-        .args(["--kill-after=20", SECONDS_MAX]);
-    command.arg(built.scenarios()).arg("run");
-    command.arg("--server").arg(built.server());
+    let mut command = Command::new(built.scenarios());
+    command.current_dir(root).arg("run").arg("--server");
+    command.arg(built.server());
     if options.strict {
         command.arg("--strict").env("PENSTOCK_STRICT", "1");
     }
@@ -77,20 +74,28 @@ fn run_counted(command: &mut Command, strict: bool) -> Result<Tally> {
     if let Some(directory) = newer_kernel::directory() {
         command.env(newer_kernel::VARIABLE, directory);
     }
-    let succeeded = run::lines("nfs-test", command, |line| {
+    let outcome = run::lines("nfs-test", command, PATIENCE, |line| {
         reader.read(&line);
         Some(line)
     })?;
     let has_ended = reader.closing.is_some();
     let mut tally = reader.closing.unwrap_or_default();
     tally.merge(reader.said);
-    // Ended by the clock, or by a panic of the test program itself.
+    let ran = reader.running.join(", ");
     let excused = tally.failed > 0 || (strict && tally.skipped > 0);
-    if !has_ended || (!succeeded && !excused) {
-        tally.merge(Tally::failure(&format!(
-            "system: nfs-test died, or was ended after {SECONDS_MAX} s; it ran {}",
-            reader.last
-        )));
+    match outcome {
+        Outcome::Late(hang) => {
+            tally.merge(Tally::hang(&format!("system: nfs-test ({ran})"), &hang));
+        }
+        // A panic of the test program itself.
+        Outcome::Failed | Outcome::Succeeded if !has_ended => {
+            let said = format!("system: nfs-test died; it ran {ran}");
+            tally.merge(Tally::failure(&said));
+        }
+        Outcome::Failed if !excused => {
+            tally.merge(Tally::failure("system: nfs-test died at its end"));
+        }
+        Outcome::Failed | Outcome::Succeeded => {}
     }
     Ok(tally)
 }
@@ -103,8 +108,8 @@ struct Reader {
     said: Tally,
     /// Whether the line read last is part of what a failed or skipped scenario said.
     within: bool,
-    /// Name of the scenario that began last.
-    last: String,
+    /// The scenarios that have begun and not ended.
+    running: Vec<String>,
 }
 
 impl Reader {
@@ -124,8 +129,14 @@ impl Reader {
             _ if self.within => self.said.say_more(line),
             _ => {}
         }
-        if verdict == "RUN" {
-            self.last = line.chars().skip(5).take(40).collect();
+        let name = line.split_whitespace().nth(1).unwrap_or_default();
+        match verdict {
+            "RUN" => self.running.push(name.to_owned()),
+            "PASS" | "FAIL" => {
+                let name = name.trim_end_matches(':');
+                self.running.retain(|running| running != name);
+            }
+            _ => {}
         }
     }
 }
@@ -138,7 +149,7 @@ mod tests {
     fn what_did_not_pass_is_kept() {
         let mut reader = Reader::default();
         let output = "seed 7\nSKIP d:uring: no tap devices\nRUN  a:uring\nRUN  b:uring\nPASS a:uring (1.0 s)\n\
-                      FAIL b:uring: bytes differ (2.0 s)\n     the end of b.log:\nRUN  c:uring\nPASS c:uring (1.0 s)\n\
+                      FAIL b:uring: bytes differ (2.0 s)\n     the end of b.log:\nRUN  c:uring\nRUN  e:uring\nPASS c:uring (1.0 s)\n\
                       2 passed, 1 failed, 1 skipped\nremoved";
         output.lines().for_each(|line| reader.read(line));
         let mut said = Tally::default();
@@ -147,6 +158,6 @@ mod tests {
         said.say_more("     the end of b.log:");
         assert_eq!(reader.said, said);
         assert_eq!(reader.closing.unwrap().failed, 1);
-        assert_eq!(reader.last, "c:uring");
+        assert_eq!(reader.running, ["e:uring"]);
     }
 }

@@ -3,6 +3,8 @@
 
 use std::process::ExitCode;
 
+use crate::run::Hang;
+
 /// Lines of one failure that are shown again at the end; the rest is where it happened.
 const SAID_LINES_MAX: usize = 60;
 
@@ -46,6 +48,15 @@ impl Tally {
     pub(crate) fn build_failure(said: &str, last: &[String]) -> Self {
         let mut tally = Self::failure(said);
         for line in last {
+            tally.say_more(line);
+        }
+        tally
+    }
+
+    /// The tally of what did not end in time, with what its processes did then.
+    pub(crate) fn hang(name: &str, hang: &Hang) -> Self {
+        let mut tally = Self::failure(&format!("{name}: {}", hang.why));
+        for line in &hang.processes {
             tally.say_more(line);
         }
         tally

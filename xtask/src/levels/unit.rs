@@ -1,16 +1,16 @@
 //! The level of the unit tests: `cargo test --workspace`, with its tests counted.
 
 use std::path::Path;
-use std::process::Command;
 use std::thread;
 
 use anyhow::Result;
 
 use super::{Options, Tally};
-use crate::run;
+use crate::cargo::cargo;
+use crate::run::{self, Outcome, Patience};
 
-/// Seconds after which the tests are ended: they take some minutes on two idle cores. A hang must not look like slowness.
-const SECONDS_MAX: &str = "2700";
+/// How long the tests may take: a quarter of an hour on a slow machine. A hang must not look like slowness.
+const PATIENCE: Patience = Patience::seconds(1200);
 
 /// What runs side by side, each with cargo's options that choose it: much of what tests do is wait, and cargo runs one
 /// test program after the other.
@@ -41,11 +41,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<Tally> {
 }
 
 fn run_some(root: &Path, options: &Options, name: &str, chosen: &[&str]) -> Result<Tally> {
-    let mut command = Command::new("timeout");
+    let mut command = cargo(root);
     command
-        .current_dir(root)
-        .args(["--kill-after=20", SECONDS_MAX])
-        .arg(run::cargo())
         .args(["test", "--workspace", "--no-fail-fast"])
         .args(chosen)
         .args(["--", "--show-output"]);
@@ -54,20 +51,27 @@ fn run_some(root: &Path, options: &Options, name: &str, chosen: &[&str]) -> Resu
         command.env("PENSTOCK_STRICT", "1");
     }
     let mut reader = Reader::default();
-    let succeeded = run::merged(
+    let outcome = run::merged(
         &format!("cargo test --workspace, {name}"),
         &mut command,
+        PATIENCE,
         |line| reader.read(&line),
     )?;
-    let mut tally = reader.tally;
-    // A test program died before it could report, or the time was over.
-    if !succeeded && tally.failed == 0 {
-        tally.merge(Tally::failure(&format!(
-            "unit: {}: it died, or hung and was ended",
-            reader.program
-        )));
+    match outcome {
+        // A test program died before it could report.
+        Outcome::Failed if reader.tally.failed == 0 => {
+            let said = format!("unit: {}: it died", reader.program);
+            reader.tally.merge(Tally::failure(&said));
+        }
+        Outcome::Succeeded | Outcome::Failed => {}
+        Outcome::Late(hang) => {
+            let program = &reader.program;
+            let said = format!("unit tests, {name}, in {program}");
+            reader.tally.merge(Tally::hang(&said, &hang));
+            reader.say_what_had_not_ended();
+        }
     }
-    Ok(tally)
+    Ok(reader.tally)
 }
 
 /// Reads what the test programs print, one after the other.
@@ -76,6 +80,8 @@ struct Reader {
     tally: Tally,
     /// The test program that runs, as cargo names it.
     program: String,
+    /// Its tests that have run for a minute or more.
+    slow: Vec<String>,
     /// Whether the line read last is in the part of a program's output that repeats what its failed tests
     /// said.
     failures: bool,
@@ -90,8 +96,10 @@ impl Reader {
         if let Some(program) = program.into_iter().flatten().next() {
             let program = program.split(" (").next().unwrap_or(program);
             program.clone_into(&mut self.program);
+            self.slow.clear();
             return None;
         }
+        self.note_slow(line);
         if line == "failures:" {
             // It comes twice: before what they said, and before their names alone.
             self.within = false;
@@ -117,6 +125,26 @@ impl Reader {
             || line.starts_with("error: ")
             || line.contains(" has been running for over ");
         is_news.then(|| line.to_owned())
+    }
+
+    /// Notes which tests take long, and which of these have ended.
+    fn note_slow(&mut self, line: &str) {
+        let Some(said) = line.strip_prefix("test ") else {
+            return;
+        };
+        if let Some((name, _)) = said.split_once(" has been running for over ") {
+            self.slow.push(name.to_owned());
+        } else if let Some((name, _)) = said.split_once(" ... ") {
+            self.slow.retain(|slow| slow != name);
+        }
+    }
+
+    /// Counts the tests as failed that were running when their program was ended.
+    fn say_what_had_not_ended(&mut self) {
+        for test in std::mem::take(&mut self.slow) {
+            let said = format!("unit: {test} had not ended");
+            self.tally.merge(Tally::failure(&said));
+        }
     }
 }
 
@@ -189,6 +217,21 @@ mod tests {
             "test b ... FAILED\nfailures:\n\n---- b stdout ----\npanicked at b.rs\n\nfailures:\n    b\n\n\
              test result: FAILED. 1 passed; 1 failed; 0 ignored"
         );
+    }
+
+    #[test]
+    fn tests_that_had_not_ended_are_named() {
+        let mut reader = Reader::default();
+        let output = "     Running tests/a.rs (a-0)\ntest a has been running for over 60 seconds\n\
+                      test b has been running for over 60 seconds\ntest c::d has been running for over 60 seconds\n\
+                      test b ... ok\n";
+        for line in output.lines() {
+            reader.read(line);
+        }
+        reader.say_what_had_not_ended();
+        let mut expected = Tally::failure("unit: a had not ended");
+        expected.merge(Tally::failure("unit: c::d had not ended"));
+        assert_eq!(reader.tally, expected);
     }
 
     #[test]
