@@ -14,13 +14,14 @@ mod python;
 mod run;
 mod suites;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 
-use crate::levels::{Options, fuzz, python as python_level};
+use crate::levels::{Options, fuzz, python as python_level, test_program};
 
 /// The house's own commands.
 #[derive(Parser)]
@@ -67,6 +68,12 @@ enum What {
     Man,
     /// Make what is installed: a tarball with a static program, a Debian package, a container's context
     Package(package::Args),
+    /// Run a test program with a deadline; `test` has cargo do so
+    #[command(hide = true)]
+    TestProgram {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        program: Vec<OsString>,
+    },
 }
 
 #[derive(Subcommand)]
@@ -165,6 +172,7 @@ fn run_command(command: What) -> Result<ExitCode> {
         What::Suites(Suites::Compare { file }) => suites::compare(&root, &file),
         What::Man => man(&root),
         What::Package(args) => package::run(&root, &args),
+        What::TestProgram { program } => test_program::run(&program),
     }
 }
 

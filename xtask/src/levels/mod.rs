@@ -8,6 +8,7 @@ pub(crate) mod python;
 mod setup;
 mod system;
 mod tally;
+pub(crate) mod test_program;
 mod unit;
 
 use std::path::Path;

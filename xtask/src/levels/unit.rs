@@ -5,7 +5,7 @@ use std::thread;
 
 use anyhow::Result;
 
-use super::{Options, Tally};
+use super::{Options, Tally, test_program};
 use crate::cargo::cargo;
 use crate::run::{self, Outcome, Patience};
 
@@ -44,6 +44,7 @@ fn run_some(root: &Path, options: &Options, name: &str, chosen: &[&str]) -> Resu
     let mut command = cargo(root);
     command
         .args(["test", "--workspace", "--no-fail-fast"])
+        .args(test_program::runner())
         .args(chosen)
         .args(["--", "--show-output"]);
     command.args(options.filter.as_deref());
@@ -58,9 +59,9 @@ fn run_some(root: &Path, options: &Options, name: &str, chosen: &[&str]) -> Resu
         |line| reader.read(&line),
     )?;
     match outcome {
-        // A test program died before it could report.
+        // What was to run does not build.
         Outcome::Failed if reader.tally.failed == 0 => {
-            let said = format!("unit: {}: it died", reader.program);
+            let said = format!("unit tests, {name}: cargo failed after {}", reader.program);
             reader.tally.merge(Tally::failure(&said));
         }
         Outcome::Succeeded | Outcome::Failed => {}
@@ -100,6 +101,9 @@ impl Reader {
             return None;
         }
         self.note_slow(line);
+        if let Some(said) = line.strip_prefix(test_program::SAYS) {
+            self.read_of_program(said);
+        }
         if line == "failures:" {
             // It comes twice: before what they said, and before their names alone.
             self.within = false;
@@ -125,6 +129,18 @@ impl Reader {
             || line.starts_with("error: ")
             || line.contains(" has been running for over ");
         is_news.then(|| line.to_owned())
+    }
+
+    /// Takes what is said of a program that did not end by itself.
+    fn read_of_program(&mut self, said: &str) {
+        if let Some(more) = said.strip_prefix("  ") {
+            self.tally.say_more(more);
+            return;
+        }
+        // Before what else is said of the program, so that it stands behind its first line.
+        self.say_what_had_not_ended();
+        let failure = format!("unit tests, {}: {said}", self.program);
+        self.tally.merge(Tally::failure(&failure));
     }
 
     /// Notes which tests take long, and which of these have ended.
@@ -231,6 +247,29 @@ mod tests {
         reader.say_what_had_not_ended();
         let mut expected = Tally::failure("unit: a had not ended");
         expected.merge(Tally::failure("unit: c::d had not ended"));
+        assert_eq!(reader.tally, expected);
+    }
+
+    #[test]
+    fn a_program_that_hangs_or_dies_is_a_failure_and_others_are_counted() {
+        let mut reader = Reader::default();
+        let says = test_program::SAYS;
+        let output = format!(
+            "     Running tests/a.rs (a-0)\ntest x has been running for over 60 seconds\n\
+             {says}it has run for 600 s, and was ended\n{says}  process 7, a-0: 2 threads\n{says}    main S\n\
+             error: test failed, to rerun pass `-p a --test a`\n     Running tests/b.rs (b-0)\n\
+             test result: ok. 3 passed; 0 failed; 0 ignored\n     Running tests/c.rs (c-0)\n{says}it died: signal: 6\n"
+        );
+        let printed = output.lines().filter_map(|line| reader.read(line));
+        assert_eq!(printed.count(), 7);
+        let mut expected = Tally::failure("unit: x had not ended");
+        expected.merge(Tally::failure(
+            "unit tests, tests/a.rs: it has run for 600 s, and was ended",
+        ));
+        expected.say_more("process 7, a-0: 2 threads");
+        expected.say_more("  main S");
+        expected.merge(Tally::failure("unit tests, tests/c.rs: it died: signal: 6"));
+        expected.passed = 3;
         assert_eq!(reader.tally, expected);
     }
 
