@@ -15,6 +15,7 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, anyhow};
+use nfs_deadline::Patience;
 use nfs_lab::{Engine, Lab, Scratch, needs};
 
 use crate::host::Context;
@@ -117,6 +118,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
             None => items.push(Item {
                 command: again(args, &server, seed, &name)?,
                 seconds: times::typical_seconds(scenario.name),
+                patience: patience(args),
                 alone: scenario.runs_alone(),
                 name,
             }),
@@ -134,6 +136,16 @@ fn jobs_by_default() -> usize {
     const SEEN_TO_GET_ALONG: usize = 4;
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     (processors + 1).min(SEEN_TO_GET_ALONG)
+}
+
+/// How long a scenario may take: as long as it wants in its longest form, else longer than what it waits for itself,
+/// of which it says more. No deadline of its own is later than 900 s.
+fn patience(args: &RunArgs) -> Patience {
+    if args.full || args.cuts.is_some() {
+        Patience::ENDLESS
+    } else {
+        Patience::seconds(1000)
+    }
 }
 
 /// The command that runs one scenario alone, as it runs in this whole run.

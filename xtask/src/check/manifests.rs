@@ -32,7 +32,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     // The test crate uses what it tests with; the servers it tests are real processes.
     (
         "nfs-test",
-        &["nfs-client", "nfs-lab", "nfs-load", "nfs-wire"],
+        &[
+            "nfs-client",
+            "nfs-deadline",
+            "nfs-lab",
+            "nfs-load",
+            "nfs-wire",
+        ],
     ),
     ("xtask", &["nfs-deadline"]),
 ];

@@ -3,11 +3,16 @@
 //!
 //! What a scenario prints is kept until it ends, so that the lines of two do not mix. The longest
 //! begin first when several run side by side, so that none is left alone at the end.
+//!
+//! A scenario that hangs is ended when its time is over, and is a failure of that one alone.
 
 use std::collections::VecDeque;
-use std::process::{Command, Output, Stdio};
+use std::io::{self, Read as _, Seek as _};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use nfs_deadline::{Ended, Hang, Patience, watch};
 
 /// A scenario that waits for its turn.
 pub(super) struct Item {
@@ -17,6 +22,8 @@ pub(super) struct Item {
     pub(super) command: Command,
     /// Seconds that the scenario takes on two idle cores, about.
     pub(super) seconds: u32,
+    /// How long it may take.
+    pub(super) patience: Patience,
     /// Whether nothing else may run meanwhile.
     pub(super) alone: bool,
 }
@@ -83,7 +90,8 @@ fn work(queue: &Mutex<Queue>) {
         let Some(mut item) = begin(&mut lock(queue)) else {
             return;
         };
-        let said = Said::of(&item.name, item.command.stdin(Stdio::null()).output());
+        let printed = printed(&mut item);
+        let said = Said::of(&item.name, printed);
         end(&mut lock(queue), &item, &said);
     }
 }
@@ -100,6 +108,25 @@ fn begin(queue: &mut Queue) -> Option<Item> {
     Some(item)
 }
 
+/// Runs a scenario's process; how it ended, and what it printed: its standard output, then its standard error.
+fn printed(item: &mut Item) -> io::Result<(Ended, String)> {
+    // A file instead of a second pipe: nothing has to read it meanwhile.
+    let mut errors = tempfile::tempfile()?;
+    let command = item.command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.stderr(errors.try_clone()?).spawn()?;
+    let output = child.stdout.take().map(Into::into);
+    let mut printed = String::new();
+    let ended = watch(child, output, item.patience, |line| {
+        printed.push_str(&line);
+        printed.push('\n');
+    })?;
+    let mut said = Vec::new();
+    errors.rewind()?;
+    errors.read_to_end(&mut said)?;
+    printed.push_str(&String::from_utf8_lossy(&said));
+    Ok((ended, printed))
+}
+
 /// What a scenario's process printed, and whether the scenario held.
 struct Said {
     held: bool,
@@ -108,23 +135,37 @@ struct Said {
 }
 
 impl Said {
-    fn of(name: &str, ended: std::io::Result<Output>) -> Self {
-        let output = match ended {
-            Ok(output) => output,
-            Err(error) => return Self::failed(format!("FAIL {name}: cannot be started: {error}")),
-        };
-        let printed = [output.stdout, output.stderr].concat();
-        let printed = String::from_utf8_lossy(&printed);
+    fn of(name: &str, ended: io::Result<(Ended, String)>) -> Self {
+        match ended {
+            Ok((Ended::ByItself(status), printed)) => Self::by_itself(name, status, &printed),
+            Ok((Ended::Late(hang), printed)) => Self::late(name, &hang, &printed),
+            Err(error) => Self::failed(format!("FAIL {name}: cannot be run: {error}")),
+        }
+    }
+
+    fn by_itself(name: &str, status: ExitStatus, printed: &str) -> Self {
         let is_verdict = |line: &&str| line.starts_with("PASS ") || line.starts_with("FAIL ");
         let mut said = match printed.lines().find(is_verdict) {
             Some(verdict) => Self {
-                held: output.status.success(),
+                held: status.success(),
                 verdict: verdict.to_owned(),
                 rest: String::new(),
             },
-            None => Self::failed(format!("FAIL {name}: its process died: {}", output.status)),
+            None => Self::failed(format!("FAIL {name}: its process died: {status}")),
         };
         for line in printed.lines().filter(|line| !is_verdict(line)) {
+            said.rest.push_str(line);
+            said.rest.push('\n');
+        }
+        said
+    }
+
+    /// Whatever the scenario said of itself is no verdict.
+    fn late(name: &str, hang: &Hang, printed: &str) -> Self {
+        let mut said = Self::failed(format!("FAIL {name}: {}", hang.why));
+        let processes = hang.processes.iter().map(String::as_str);
+        for line in printed.lines().chain(processes) {
+            said.rest.push_str("     ");
             said.rest.push_str(line);
             said.rest.push('\n');
         }
@@ -202,6 +243,7 @@ mod tests {
             name: name.to_owned(),
             command,
             seconds: 1,
+            patience: Patience::seconds(600),
             alone: false,
         }
     }
@@ -237,6 +279,26 @@ mod tests {
             let marks = std::fs::read_to_string(place.path().join(name)).unwrap();
             assert_eq!(marks, "x\n", "{name} ran once");
         }
+    }
+
+    #[test]
+    fn who_hangs_is_a_failure_and_the_others_run() {
+        let script = "echo 'PASS a:uring (0.1 s)'; echo more >&2; exec sleep 1000";
+        let mut hangs = Item {
+            patience: Patience::seconds(2),
+            ..item("a:uring", script)
+        };
+        let said = Said::of("a:uring", printed(&mut hangs));
+        assert!(!said.held);
+        assert!(said.verdict.starts_with("FAIL a:uring: it has run for 2 s"));
+        let lines: Vec<&str> = said.rest.lines().collect();
+        assert_eq!(lines[..2], ["     PASS a:uring (0.1 s)", "     more"]);
+        assert!(lines[2].contains(", sleep: "), "{lines:?}");
+        let outcome = run(
+            vec![hangs, item("b:uring", "echo 'PASS b:uring (0.1 s)'")],
+            1,
+        );
+        assert_eq!((outcome.passed, outcome.failed), (1, 1));
     }
 
     #[test]
