@@ -14,26 +14,23 @@ use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice
 
 use crate::faults::{self, Call};
 use crate::limits::{PIPES_IDLE_MAX, SPLICED_BYTES_MAX};
-use crate::{Buf, Errno, Reservation, Result};
+use crate::{Buf, Errno, Reservation, Result, Share};
 
 /// Pipes for the pages of READs. Clones share them.
 #[derive(Clone)]
-pub struct Pipes(Arc<Inner>);
+pub struct Pipes(Arc<Mutex<State>>);
 
-struct Inner {
-    most: usize,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
 struct State {
     /// Empty ones, the one used last at the end.
     idle: Vec<Box<Pipe>>,
     /// How many there are, with those in use.
     made: usize,
+    /// How many there may be.
+    most: usize,
 }
 
-/// A pipe with room for the pages of the largest READ that is spliced, and the memory that its pages count as.
+/// A pipe with room for the pages of the largest READ that is spliced; with the memory that its pages count as, and its
+/// client's share of the pipes.
 struct Pipe {
     from: OwnedFd,
     to: OwnedFd,
@@ -41,7 +38,7 @@ struct Pipe {
     len: usize,
     /// Those of them that are in it still.
     left: Cell<usize>,
-    held: Option<Reservation>,
+    held: Option<(Reservation, Share)>,
 }
 
 /// The pages that a READ has found, until they are sent.
@@ -80,16 +77,17 @@ impl Pipes {
     /// At most so many pipes, of two descriptors each. None is made before it is needed.
     #[must_use]
     pub fn new(most: usize) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(Mutex::new(State {
+            idle: Vec::new(),
+            made: 0,
             most,
-            state: Mutex::default(),
-        }))
+        })))
     }
 
     /// How many pipes there are, with those in use.
     #[must_use]
     pub fn made(&self) -> usize {
-        self.0.state.lock().made
+        self.0.lock().made
     }
 
     /// Reads `len` bytes of a file from `offset` on into a pipe, at most [`SPLICED_BYTES_MAX`]. Waits for those that are
@@ -103,7 +101,7 @@ impl Pipes {
         file: BorrowedFd<'_>,
         offset: u64,
         len: usize,
-        held: Reservation,
+        held: (Reservation, Share),
     ) -> Option<Pages> {
         if len == 0 || len > SPLICED_BYTES_MAX || faults::expected(Call::Read, file) {
             return None;
@@ -136,20 +134,30 @@ impl Pipes {
     /// An empty pipe: one that is there, or a new one.
     fn take(&self) -> Option<Box<Pipe>> {
         {
-            let mut state = self.0.state.lock();
+            let mut state = self.0.lock();
             if let Some(pipe) = state.idle.pop() {
                 return Some(pipe);
             }
-            if state.made >= self.0.most {
+            if state.made >= state.most {
                 return None;
             }
             state.made += 1;
         }
-        let pipe = Pipe::new();
-        if pipe.is_none() {
-            self.0.state.lock().made -= 1;
+        Pipe::new()
+            .map(Box::new)
+            .map_err(|error| self.was_refused(error))
+            .ok()
+    }
+
+    /// A pipe could not be made.
+    fn was_refused(&self, error: Errno) {
+        let mut state = self.0.lock();
+        state.made -= 1;
+        if error == Errno::PERM {
+            // As large as they are, a user without privileges may have no more of them
+            // (`/proc/sys/fs/pipe-user-pages-soft`): asking for each READ again would be in vain.
+            state.most = state.made;
         }
-        pipe.map(Box::new)
     }
 
     /// Keeps an empty pipe for the next READ. One with something in it is closed, and its pages are let go.
@@ -157,7 +165,7 @@ impl Pipes {
         drop(pipe.held.take());
         let is_empty = pipe.left.get() == 0;
         pipe.len = 0;
-        let mut state = self.0.state.lock();
+        let mut state = self.0.lock();
         if is_empty && state.idle.len() < PIPES_IDLE_MAX {
             state.idle.push(pipe);
             return;
@@ -170,12 +178,12 @@ impl Pipes {
 }
 
 impl Pipe {
-    /// `None` where the process has no descriptors for it, or may not have a pipe of this size: a user without
-    /// privileges has a limit on what all of its pipes hold (`/proc/sys/fs/pipe-user-pages-soft`).
-    fn new() -> Option<Self> {
-        let (from, to) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).ok()?;
-        fcntl_setpipe_size(&to, SPLICED_BYTES_MAX).ok()?;
-        Some(Self {
+    /// # Errors
+    /// `EMFILE` and `ENFILE` without descriptors for it, `EPERM` for a user who may have no more pipes of this size.
+    fn new() -> Result<Self> {
+        let (from, to) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        fcntl_setpipe_size(&to, SPLICED_BYTES_MAX)?;
+        Ok(Self {
             from,
             to,
             len: 0,
@@ -239,12 +247,13 @@ impl std::fmt::Debug for Pages {
 #[cfg(test)]
 mod tests {
     use std::io::Read as _;
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
     use std::os::fd::AsFd as _;
 
     use super::*;
-    use crate::Budget;
     use crate::testing::Scratch;
+    use crate::turns::Rule;
+    use crate::{Budget, Sharer, Shares};
 
     fn content(len: usize) -> Vec<u8> {
         (0..len).map(|at| (at * 7 + at / 4096) as u8).collect()
@@ -260,8 +269,10 @@ mod tests {
         Budget::new(8 << 20)
     }
 
-    fn of(memory: &Budget, len: usize) -> Reservation {
-        memory.try_reserve(len as u64).unwrap()
+    fn of(memory: &Budget, len: usize) -> (Reservation, Share) {
+        let client = Sharer::of(Ipv4Addr::LOCALHOST.into());
+        let share = Shares::new(1, Rule::TimesFree(100)).try_take(client, 1);
+        (memory.try_reserve(len as u64).unwrap(), share.unwrap())
     }
 
     #[test]
@@ -270,20 +281,23 @@ mod tests {
         let bytes = content(300_000);
         let file = scratch.file("f", &bytes);
         let (pipes, memory) = (Pipes::new(1), memory());
-        let (socket, mut peer) = connected();
+        let (socket, peer) = connected();
         for (offset, len, most) in [(0, 300_000, 4096), (4095, 70_001, 1000), (299_999, 1, 9)] {
             let held = of(&memory, len);
             let pages = pipes.read(file.as_fd(), offset as u64, len, held).unwrap();
             assert_eq!((pages.len(), pages.left()), (len, len));
-            let mut received = vec![0; len];
-            let mut at = 0;
+            let mut peer = peer.try_clone().unwrap();
+            let receiving = std::thread::spawn(move || {
+                let mut received = vec![0; len];
+                peer.read_exact(&mut received).unwrap();
+                received
+            });
             while pages.left() > 0 {
                 let is_more = pages.left() > most;
                 let sent = pages.send(socket.as_fd(), most, is_more).unwrap();
                 assert!((1..=most).contains(&sent));
-                peer.read_exact(&mut received[at..at + sent]).unwrap();
-                at += sent;
             }
+            let received = receiving.join().unwrap();
             assert!(received == bytes[offset..offset + len]);
             drop(pages);
             assert_eq!(
@@ -364,5 +378,28 @@ mod tests {
             .read(file.as_fd(), 0, 4096, of(&memory, 4096))
             .unwrap();
         assert!(pages.send(socket.as_fd(), usize::MAX, false).is_err());
+    }
+
+    #[test]
+    fn a_user_without_privileges_has_as_many_as_it_may() {
+        use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+
+        // What a thread gives up is its own.
+        let thread = std::thread::spawn(|| {
+            let mut held = capabilities(None).unwrap();
+            held.effective -= CapabilitySet::SYS_RESOURCE | CapabilitySet::SYS_ADMIN;
+            set_capabilities(None, held).unwrap();
+            let scratch = Scratch::new();
+            let file = scratch.file("f", &content(100_000));
+            let (pipes, memory) = (Pipes::new(500), memory());
+            let read = || pipes.read(file.as_fd(), 0, 1000, of(&memory, 1000));
+            let all: Vec<Pages> = std::iter::from_fn(read).collect();
+            let most = all.len();
+            assert!(most < 500 && pipes.made() == most);
+            drop(all);
+            assert!(read().is_some() || most == 0);
+            assert_eq!(memory.in_use(), 0);
+        });
+        thread.join().unwrap();
     }
 }

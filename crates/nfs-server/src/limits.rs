@@ -51,8 +51,9 @@ pub const READ_AHEAD_BYTES_MAX: u64 = 64 << 20;
 pub const SPLICED_BYTES_MIN: u64 = 16 << 10;
 /// Fewest bytes of a READ that a helper thread brings into the page cache for that.
 pub const SPLICED_FROM_DISK_BYTES_MIN: usize = 256 << 10;
-/// Most pipes for the pages of READs, each of two descriptors; where there are no more, READs are copied.
-pub const PIPES_MAX: usize = 256;
+/// Most pipes for the pages of READs, each of two descriptors and some 10 KiB of the kernel's memory; one client has half of
+/// them at most. Where there are no more, READs are copied.
+pub const PIPES_MAX: usize = 512;
 /// Descriptors of the open-file cache for each pipe that there may be.
 pub const DESCRIPTORS_PER_PIPE: usize = 16;
 /// Most client networks of one I/O rule.

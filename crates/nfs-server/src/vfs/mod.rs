@@ -61,7 +61,7 @@ use nfs_io::budget::Reclaim;
 use nfs_io::engine::EngineCounters;
 use nfs_io::memory::MemoryWatch;
 use nfs_io::turns::Rule;
-use nfs_io::{Budget, BufferPool, Engine, Pipes, Pool, PoolLimits, Queue, Shares};
+use nfs_io::{Budget, BufferPool, Engine, Pool, PoolLimits, Queue, Shares};
 
 use crate::exports::ExportTable;
 use crate::limits;
@@ -122,7 +122,7 @@ pub(crate) struct Vfs {
     /// Who may have how much of them.
     pub(crate) read_shares: Shares,
     /// For the pages of READs that are not copied.
-    pub(crate) pipes: Pipes,
+    client_pipes: io::ClientPipes,
     pub(crate) verifier: Arc<Verifier>,
     pub(crate) hints: Hints,
     /// Who may have how much of what clients advise.
@@ -231,7 +231,7 @@ impl Vfs {
                 read_budget.total(),
                 Rule::TimesFree(limits::UNSENT_TIMES_FREE_MAX),
             ),
-            pipes: io::pipes(fds_max),
+            client_pipes: io::ClientPipes::of(fds_max),
             read_buffers: BufferPool::new(read_budget),
             verifier,
             trace,

@@ -37,7 +37,7 @@ pub(crate) use commit::{Rounds, StableWrites};
 pub(crate) use in_order::{InOrder, OrderCounters};
 pub(crate) use refusals::Refusals;
 pub(crate) use reserve::{Reserve, ReserveCounters};
-pub(in crate::vfs) use spliced::pipes;
+pub(in crate::vfs) use spliced::ClientPipes;
 
 use super::{Access, Attributes, Error, FileKind, Object, Result};
 use crate::operate::calls::{StepKind, step};

@@ -9,17 +9,33 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use nfs_io::plan::Segment;
-use nfs_io::{Mode, Pages, Pipes, Reservation, Share, fs};
+use nfs_io::turns::Rule;
+use nfs_io::{Mode, Pages, Pipes, Reservation, Share, Shares, fs};
 
 use super::transfer::Transfer;
 use crate::limits;
 use crate::operate::calls::{Note, StepKind, step};
 use crate::vfs::{Target, Vfs};
 
-/// The pipes of a server that may have so many files open for its clients. Where descriptors are few, so are they.
-pub(in crate::vfs) fn pipes(fds_max: usize) -> Pipes {
-    Pipes::new(limits::PIPES_MAX.min(fds_max / limits::DESCRIPTORS_PER_PIPE))
+/// The pipes of a server, of which no client may hold more than are left for all others.
+pub(in crate::vfs) struct ClientPipes {
+    pipes: Pipes,
+    shares: Shares,
 }
+
+impl ClientPipes {
+    /// Those of a server that may have so many files open for its clients: where descriptors are few, pipes are, too.
+    pub(in crate::vfs) fn of(fds_max: usize) -> Self {
+        let most = limits::PIPES_MAX.min(fds_max / limits::DESCRIPTORS_PER_PIPE);
+        Self {
+            pipes: Pipes::new(most),
+            shares: Shares::new(most as u64, Rule::TimesFree(1)),
+        }
+    }
+}
+
+/// The memory that pages count as, and their client's share of the pipes.
+type Held = (Reservation, Share);
 
 /// How the pages of a READ are had.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,9 +57,10 @@ impl Vfs {
     ) -> Option<(Pages, Share, Spliced)> {
         let len = (range.end - range.start) as usize;
         if !may_wait && is_at_hand(target, file, range) {
-            let (memory, share) = self.held_by_pages(target, len as u64)?;
+            let (held, share) = self.held_by_pages(target, len as u64)?;
             let step = step(StepKind::PageCache);
-            let pages = self.pipes.read(file.as_fd(), range.start, len, memory);
+            let pipes = &self.client_pipes.pipes;
+            let pages = pipes.read(file.as_fd(), range.start, len, held);
             step.note(Note::moved(
                 Mode::Buffered,
                 pages.as_ref().map_or(0, Pages::len),
@@ -71,15 +88,15 @@ impl Vfs {
             let shares = target.object.mount.read_share(budget_bytes);
             shares.try_take(target.sharer(), bytes)?
         };
-        let (memory, share) = self.held_by_pages(target, bytes)?;
-        let (pipes, file) = (self.pipes.clone(), Arc::clone(file));
+        let (held, share) = self.held_by_pages(target, bytes)?;
+        let (pipes, file) = (self.client_pipes.pipes.clone(), Arc::clone(file));
         // Where nobody waits for it any more when its turn comes, nothing is read.
         let waits = Arc::new(());
         let who_waits = Arc::downgrade(&waits);
         let job = move || {
             let _of_mount = of_mount;
             let is_waited_for = who_waits.strong_count() > 0;
-            let read = || pipes.read(file.as_fd(), range.start, bytes as usize, memory);
+            let read = || pipes.read(file.as_fd(), range.start, bytes as usize, held);
             let pages = is_waited_for.then(read).flatten();
             pages.map(|pages| (pages, share))
         };
@@ -89,11 +106,14 @@ impl Vfs {
         pages.ok().flatten()
     }
 
-    /// What so many bytes of pages are held with, where memory is free for them now.
-    fn held_by_pages(&self, target: &Target, bytes: u64) -> Option<(Reservation, Share)> {
-        let share = self.read_shares.try_take(target.sharer(), bytes)?;
-        let reservation = self.read_buffers.budget().try_reserve(bytes)?;
-        Some((reservation, share))
+    /// What so many bytes of pages are held with, and their client's share of the memory, where a pipe and memory are free
+    /// for them now.
+    fn held_by_pages(&self, target: &Target, bytes: u64) -> Option<(Held, Share)> {
+        let client = target.sharer();
+        let of_pipes = self.client_pipes.shares.try_take(client, 1)?;
+        let share = self.read_shares.try_take(client, bytes)?;
+        let memory = self.read_buffers.budget().try_reserve(bytes)?;
+        Some(((memory, of_pipes), share))
     }
 }
 
