@@ -22,6 +22,10 @@ pub struct Pipes(Arc<Mutex<State>>);
 
 struct State {
     /// Empty ones, the one used last at the end.
+    #[expect(
+        clippy::vec_box,
+        reason = "a pipe goes to its READ in the box that it is kept in"
+    )]
     idle: Vec<Box<Pipe>>,
     /// How many there are, with those in use.
     made: usize,

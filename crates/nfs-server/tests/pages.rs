@@ -98,7 +98,7 @@ fn whether_pages_are_sent_is_a_choice() {
             splice,
             ..buffered()
         });
-        let _kept = Kept::new(&served.path().join(NAME), &[0..BYTES]);
+        let _kept = Kept::new(&served.path().join(NAME), std::slice::from_ref(&(0..BYTES)));
         block_on(async {
             let client = served.client().await;
             let root = served.root(&client).await;

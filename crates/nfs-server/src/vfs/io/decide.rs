@@ -347,7 +347,7 @@ pub(crate) fn len_of(segment: &Segment) -> usize {
 }
 
 /// A distance between two places of one call's range, whose length is a `usize`.
-fn within_call(distance: u64) -> usize {
+pub(super) fn within_call(distance: u64) -> usize {
     usize::try_from(distance).unwrap_or(usize::MAX)
 }
 

@@ -12,6 +12,7 @@ use nfs_io::plan::Segment;
 use nfs_io::turns::Rule;
 use nfs_io::{Mode, Pages, Pipes, Reservation, Share, Shares, fs};
 
+use super::decide::within_call;
 use super::transfer::Transfer;
 use crate::limits;
 use crate::operate::calls::{Note, StepKind, step};
@@ -55,7 +56,7 @@ impl Vfs {
         file: &Arc<OwnedFd>,
         (range, may_wait): (&Range<u64>, bool),
     ) -> Option<(Pages, Share, Spliced)> {
-        let len = (range.end - range.start) as usize;
+        let len = within_call(range.end - range.start);
         if !may_wait && is_at_hand(target, file, range) {
             let (held, share) = self.held_by_pages(target, len as u64)?;
             let step = step(StepKind::PageCache);
@@ -96,7 +97,7 @@ impl Vfs {
         let job = move || {
             let _of_mount = of_mount;
             let is_waited_for = who_waits.strong_count() > 0;
-            let read = || pipes.read(file.as_fd(), range.start, bytes as usize, held);
+            let read = || pipes.read(file.as_fd(), range.start, within_call(bytes), held);
             let pages = is_waited_for.then(read).flatten();
             pages.map(|pages| (pages, share))
         };
@@ -135,6 +136,6 @@ pub(super) fn range_to_splice(
 fn is_at_hand(target: &Target, file: &OwnedFd, range: &Range<u64>) -> bool {
     let takes_lock = target.object.mount.read_waits.takes_lock();
     let is_locked_out = || takes_lock && fs::reads_are_locked_out(file.as_fd());
-    let len = (range.end - range.start) as usize;
+    let len = within_call(range.end - range.start);
     fs::holds_whole(file.as_fd(), range.start, len) && !is_locked_out()
 }
