@@ -14,13 +14,13 @@ const EXTRAS: [&str; 5] = [
     STAGING,
     "async",
     "no-stable-write-attributes",
-    NO_SPLICE,
+    SPLICE,
     BUSY_POLL,
 ];
 /// The ends of WRITEs wait for their neighbours: nothing but direct WRITEs has any.
 const STAGING: &str = "staging";
-/// READs are copied out of the page cache: those of other modes always are, or never come there.
-const NO_SPLICE: &str = "no-splice";
+/// Large READs are sent from the page cache without a copy: buffered ones alone.
+const SPLICE: &str = "splice";
 /// Its shards look for more calls before they sleep.
 const BUSY_POLL: &str = "busy-poll=50us";
 
@@ -58,9 +58,9 @@ impl Own {
                 "+{STAGING} does nothing in {mode}, which has no direct WRITEs: give direct+{STAGING} or auto+{STAGING}"
             ));
         }
-        if with == Some(NO_SPLICE) && !["buffered", "auto"].contains(&mode) {
+        if with == Some(SPLICE) && !["buffered", "auto"].contains(&mode) {
             return Err(format!(
-                "+{NO_SPLICE} does nothing in {mode}, which has no buffered READs: give buffered+{NO_SPLICE} or auto+{NO_SPLICE}"
+                "+{SPLICE} does nothing in {mode}, which has no buffered READs: give buffered+{SPLICE} or auto+{SPLICE}"
             ));
         }
         Ok(Self { mode, with })
@@ -99,8 +99,8 @@ mod tests {
         assert_eq!(staged.options(), options);
         let bare = Own::parse("direct+no-stable-write-attributes").unwrap();
         assert_eq!(bare.options()[2], "--no-stable-write-attributes");
-        let copying = Own::parse("buffered+no-splice").unwrap();
-        assert_eq!(copying.options()[2], "--no-splice");
+        let spliced = Own::parse("buffered+splice").unwrap();
+        assert_eq!(spliced.options()[2], "--splice");
         let polling = Own::parse("auto+busy-poll=50us").unwrap();
         assert_eq!(polling.options()[2], "--busy-poll=50us");
     }
@@ -113,7 +113,7 @@ mod tests {
         }
         let refused = Own::parse("buffered+staging").unwrap_err();
         assert!(refused.contains("direct+staging"), "{refused}");
-        let refused = Own::parse("direct+no-splice").unwrap_err();
-        assert!(refused.contains("buffered+no-splice"), "{refused}");
+        let refused = Own::parse("direct+splice").unwrap_err();
+        assert!(refused.contains("buffered+splice"), "{refused}");
     }
 }

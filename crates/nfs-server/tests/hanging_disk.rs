@@ -88,22 +88,26 @@ fn write_pieces(path: &Path) {
     file.sync_all().unwrap();
 }
 
-/// A server of this disk that reads in this mode.
-fn serve(disk: &HangingDisk, mode: Mode) -> Served {
+/// How READs are moved: their mode, and whether large ones are sent from the page cache.
+type Way = (Mode, bool);
+
+/// A server of this disk that reads in this way.
+fn serve(disk: &HangingDisk, (mode, splice): Way) -> Served {
     Served::with(|config| {
         let export = &mut config.exports[0];
         export.path = disk.volume.point().to_owned();
         export.io = IoPolicy {
             read: mode.into(),
+            splice,
             ..IoPolicy::default()
         };
     })
 }
 
 /// A READ of the file is not answered; another client's calls are.
-fn others_go_on(kind: FsKind, size_mib: u32, mode: Mode) {
+fn others_go_on(kind: FsKind, size_mib: u32, way: Way) {
     let disk = HangingDisk::new(kind, size_mib);
-    let served = serve(&disk, mode);
+    let served = serve(&disk, way);
     let _answers = Answers(&disk);
     block_on(async {
         let [reader, other] = [served.client().await, served.client().await];
@@ -115,7 +119,7 @@ fn others_go_on(kind: FsKind, size_mib: u32, mode: Mode) {
             disk.disk.wait_for_one().await.unwrap();
             for _ in 0..3 {
                 let answer = timeout(DEADLINE, other.getattr(&root)).await;
-                ok(answer.unwrap_or_else(|_| panic!("{kind:?}, {mode:?}: the READ holds others")));
+                ok(answer.unwrap_or_else(|_| panic!("{kind:?}, {way:?}: the READ holds others")));
             }
             assert_eq!(served.counter("calls_running"), 1, "the READ");
             disk.disk.let_all_go();
@@ -129,9 +133,9 @@ fn others_go_on(kind: FsKind, size_mib: u32, mode: Mode) {
 
 /// A WRITE of a part of a page waits for the rest of it, and on XFS keeps every other call from the file meanwhile. A
 /// READ of what is cached of the file may have to wait then; another client's calls do not.
-fn others_go_on_beside_a_write_that_waits(kind: FsKind, size_mib: u32, mode: Mode) {
+fn others_go_on_beside_a_write_that_waits(kind: FsKind, size_mib: u32, way: Way) {
     let disk = HangingDisk::new(kind, size_mib);
-    let served = serve(&disk, mode);
+    let served = serve(&disk, way);
     let _answers = Answers(&disk);
     block_on(async {
         let [writer, reader, other] = [
@@ -163,11 +167,11 @@ fn others_go_on_beside_a_write_that_waits(kind: FsKind, size_mib: u32, mode: Mod
                 // Until the READ is answered as well, or waits.
                 while served.counter("calls_running") < 2 && !is_read.get() {
                     let answer = timeout(DEADLINE, other.getattr(&root)).await;
-                    ok(answer.unwrap_or_else(|_| panic!("{kind:?}, {mode:?}: others are held")));
+                    ok(answer.unwrap_or_else(|_| panic!("{kind:?}, {way:?}: others are held")));
                 }
                 for _ in 0..3 {
                     let answer = timeout(DEADLINE, other.getattr(&root)).await;
-                    ok(answer.unwrap_or_else(|_| panic!("{kind:?}, {mode:?}: others are held")));
+                    ok(answer.unwrap_or_else(|_| panic!("{kind:?}, {way:?}: others are held")));
                 }
                 assert!(served.counter("calls_running") >= 1, "the WRITE");
                 disk.disk.let_all_go();
@@ -181,10 +185,10 @@ fn others_go_on_beside_a_write_that_waits(kind: FsKind, size_mib: u32, mode: Mod
 
 /// Large READs of the same place wait for the disk: the first, and one that finds its pages in the page cache before they
 /// are read. Another client's calls do not.
-fn others_go_on_beside_large_reads(kind: FsKind, size_mib: u32, mode: Mode) {
+fn others_go_on_beside_large_reads(kind: FsKind, size_mib: u32, way: Way) {
     const AT: u64 = WHOLE_BYTES / 2;
     let disk = HangingDisk::new(kind, size_mib);
-    let served = serve(&disk, mode);
+    let served = serve(&disk, way);
     let _answers = Answers(&disk);
     block_on(async {
         let [reader, second, other] = [
@@ -209,11 +213,11 @@ fn others_go_on_beside_large_reads(kind: FsKind, size_mib: u32, mode: Mode) {
             let asking = async {
                 while served.counter("calls_running") < 3 {
                     let answer = timeout(DEADLINE, other.getattr(&root)).await;
-                    ok(answer.unwrap_or_else(|_| panic!("{kind:?}, {mode:?}: others are held")));
+                    ok(answer.unwrap_or_else(|_| panic!("{kind:?}, {way:?}: others are held")));
                 }
                 for _ in 0..3 {
                     let answer = timeout(DEADLINE, other.getattr(&root)).await;
-                    ok(answer.unwrap_or_else(|_| panic!("{kind:?}, {mode:?}: others are held")));
+                    ok(answer.unwrap_or_else(|_| panic!("{kind:?}, {way:?}: others are held")));
                 }
                 disk.disk.let_all_go();
             };
@@ -232,19 +236,33 @@ fn others_go_on_beside_large_reads(kind: FsKind, size_mib: u32, mode: Mode) {
 }
 
 fn on(kind: FsKind, size_mib: u32, modes: &[Mode]) {
-    on_each(kind, size_mib, modes, others_go_on);
+    for mode in modes {
+        on_one(kind, size_mib, (*mode, false), others_go_on);
+    }
 }
 
-fn on_each(kind: FsKind, size_mib: u32, modes: &[Mode], test: fn(FsKind, u32, Mode)) {
+/// Runs a test of READs through the page cache, in each way and on each file system.
+fn on_each(test: fn(FsKind, u32, Way)) {
+    for (kind, size_mib) in [(FsKind::Xfs, 300), (FsKind::Ext4, 64), (FsKind::Btrfs, 144)] {
+        let ways = [
+            (Mode::Buffered, false),
+            (Mode::Buffered, true),
+            (Mode::DontCache, false),
+        ];
+        for way in ways {
+            on_one(kind, size_mib, way, test);
+        }
+    }
+}
+
+fn on_one(kind: FsKind, size_mib: u32, way: Way, test: fn(FsKind, u32, Way)) {
     let needs = [Need::Root, Need::Fuse, Need::Loop, Need::Btrfs];
     for need in needs {
         if let Some(missing) = missing(need, Engine::Uring) {
             skip!("{missing}");
         }
     }
-    for mode in modes {
-        test(kind, size_mib, *mode);
-    }
+    test(kind, size_mib, way);
 }
 
 #[test]
@@ -272,25 +290,10 @@ fn a_read_that_waits_for_the_checksums_of_btrfs_holds_nobody() {
 
 #[test]
 fn a_read_beside_a_write_that_waits_holds_nobody() {
-    let through_the_cache = [Mode::Buffered, Mode::DontCache];
-    for (kind, size_mib) in [(FsKind::Xfs, 300), (FsKind::Ext4, 64), (FsKind::Btrfs, 144)] {
-        on_each(
-            kind,
-            size_mib,
-            &through_the_cache,
-            others_go_on_beside_a_write_that_waits,
-        );
-    }
+    on_each(others_go_on_beside_a_write_that_waits);
 }
 
 #[test]
 fn large_reads_that_wait_for_the_disk_hold_nobody() {
-    for (kind, size_mib) in [(FsKind::Xfs, 300), (FsKind::Ext4, 64), (FsKind::Btrfs, 144)] {
-        on_each(
-            kind,
-            size_mib,
-            &[Mode::Buffered, Mode::DontCache],
-            others_go_on_beside_large_reads,
-        );
-    }
+    on_each(others_go_on_beside_large_reads);
 }

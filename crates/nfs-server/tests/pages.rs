@@ -37,6 +37,7 @@ fn content() -> Vec<u8> {
 fn buffered() -> IoPolicy {
     IoPolicy {
         read: Mode::Buffered.into(),
+        splice: true,
         ..IoPolicy::default()
     }
 }

@@ -255,7 +255,7 @@ fn io_modes_are_flags_and_change_live() {
         "--read=dontcache",
         "--write=3",
         "--staging",
-        "--no-splice",
+        "--splice",
     ];
     let server = Server::new(&arguments);
     let shown = |arguments: &[&str]| {
@@ -274,7 +274,7 @@ fn io_modes_are_flags_and_change_live() {
         "io",
         "/",
         "--read=2",
-        "--splice=on",
+        "--splice=off",
         "--rule",
         rule,
         "--rule",
@@ -283,7 +283,7 @@ fn io_modes_are_flags_and_change_live() {
     let changed = shown(&change);
     for expected in [
         "/: before\n  read dontcache,",
-        "\n  READs are copied out of the page cache\nnow\n",
+        "\n  large READs are sent from the page cache without a copy\nnow\n",
         "now\n  read direct, write direct, staged, at least data-sync\n",
         &format!("rule 1: {rule}\n  rule 2: op=write,mode=buffered\n"),
         "this lasts until the next reload or restart",
@@ -294,7 +294,7 @@ fn io_modes_are_flags_and_change_live() {
     let json: serde_json::Value = serde_json::from_str(&shown(&["--json", "io"])).unwrap();
     assert_eq!(json[0]["now"]["rules"][1], "op=write,mode=buffered");
     assert_eq!(json[0]["configured"]["stable"], "data-sync");
-    assert_eq!(json[0]["configured"]["splice"], false);
+    assert_eq!(json[0]["configured"]["splice"], true);
     let file = server.directory.path().join("data/a.idx");
     std::fs::write(&file, [1; 5000]).unwrap();
     let file = file.to_str().unwrap();
@@ -305,7 +305,7 @@ fn io_modes_are_flags_and_change_live() {
         "mode        buffered: rule 1 is the first that matches",
         ": decides\n",
         "name        a.idx",
-        "splice      on: the export's \"splice\"",
+        "splice      off: the export's \"splice\"",
         "moved       1024..5000  3976B  buffered",
         "note        the file ends at 5000",
     ] {

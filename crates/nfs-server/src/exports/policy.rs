@@ -186,7 +186,7 @@ impl Default for IoPolicy {
             staging: false,
             reserve: false,
             order: false,
-            splice: true,
+            splice: false,
             rules: Vec::new(),
         }
     }

@@ -16,12 +16,12 @@ pub(super) struct TargetArgs {
     /// A server that is there, whoever made it: files are made in a new directory in this one; may be repeated
     #[arg(long, value_name = "URL")]
     server: Vec<NfsUrl>,
-    /// Our server, started for the run, in each of these modes: buffered, dontcache, direct, auto, separated by
-    /// commas; in all of them if none is named. With +staging behind direct or auto, the ends of WRITEs wait for their
+    /// Our server, started for the run, in each of these modes: buffered, dontcache, direct, auto, separated by commas;
+    /// in all of them if none is named. With +staging behind direct or auto, the ends of WRITEs wait for their
     /// neighbours; with +async behind any, names are acknowledged before they are on stable storage, with
-    /// +no-stable-write-attributes replies to stable WRITEs tell no attributes, with +no-splice behind buffered or auto
-    /// READs are copied out of the page cache, and with +busy-poll=50us threads look for more calls for so long before
-    /// they sleep
+    /// +no-stable-write-attributes replies to stable WRITEs tell no attributes, with +splice behind buffered or auto
+    /// large READs are sent from the page cache without a copy, and with +busy-poll=50us threads look for more calls
+    /// for so long before they sleep
     #[arg(
         long = "self",
         value_name = "MODES",

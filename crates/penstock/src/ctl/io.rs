@@ -288,8 +288,8 @@ pub(crate) fn lines(view: &IoView) -> Vec<String> {
     if view.order {
         lines.push("WRITEs out of order wait for those before them".to_owned());
     }
-    if !view.splice {
-        lines.push("READs are copied out of the page cache".to_owned());
+    if view.splice {
+        lines.push("large READs are sent from the page cache without a copy".to_owned());
     }
     lines.extend(rules.map(|(index, rule)| format!("rule {}: {rule}", index + 1)));
     lines

@@ -135,10 +135,9 @@ pub(crate) struct Args {
     /// order
     #[arg(long, conflicts_with = "config")]
     order: bool,
-    /// Copy what READs get from the page cache, also where it could be sent without a copy: a reply then has the bytes
-    /// of one moment
+    /// Send large buffered READs from the page cache without a copy: what is changed before it is sent goes as it is then
     #[arg(long, conflicts_with = "config")]
-    no_splice: bool,
+    splice: bool,
     /// Leave attributes out of the replies to stable WRITEs of NFSv3, for clients that open files with O_DIRECT: one
     /// WRITE after the other waits for less. A client that does cache drops what it wrote itself
     #[arg(long, conflicts_with = "config")]
@@ -262,7 +261,7 @@ impl Args {
             staging: self.staging.then_some(true),
             reserve: self.reserve.then_some(true),
             order: self.order.then_some(true),
-            splice: self.no_splice.then_some(false),
+            splice: self.splice.then_some(true),
             rules: None,
         };
         change.check().map_err(UsageError)?;

@@ -47,6 +47,8 @@ pub(crate) struct IoSetting {
     pub(crate) order: bool,
     /// The ends of direct WRITEs are staged.
     pub(crate) staging: bool,
+    /// Large buffered READs are sent from the page cache.
+    pub(crate) splice: bool,
 }
 
 /// Largest WRITE that counts as small, in KiB.
@@ -63,6 +65,7 @@ impl IoSetting {
             reserve: false,
             order: false,
             staging: false,
+            splice: false,
         }
     }
 
@@ -82,11 +85,12 @@ impl IoSetting {
             reserve,
             order,
             staging,
+            splice,
             ..
         } = self;
         let keys = format!(
             "read = \"{read}\"\nwrite = \"{write}\"\nstable = \"{stable}\"\nreserve = {reserve}\n\
-             order = {order}\nstaging = {staging}\n"
+             order = {order}\nstaging = {staging}\nsplice = {splice}\n"
         );
         let rule = self.small.map(|mode| {
             let mode = mode.word();
@@ -121,6 +125,9 @@ impl fmt::Display for IoSetting {
         }
         if self.order {
             write!(f, ", order")?;
+        }
+        if self.splice {
+            write!(f, ", splice")?;
         }
         match self.floor {
             StableHow::Unstable => Ok(()),

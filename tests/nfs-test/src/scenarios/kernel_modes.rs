@@ -316,6 +316,7 @@ impl<'a> Bench<'a> {
             reserve: random.bool(),
             order: random.bool(),
             staging: random.bool(),
+            splice: random.bool(),
             ..IoSetting::all(write)
         };
         let direct = IoSetting {

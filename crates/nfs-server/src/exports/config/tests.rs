@@ -73,7 +73,7 @@ crossmnt = true
 read = "direct"
 write = 3
 stable = "file-sync"
-splice = false
+splice = true
 [[export.client]]
 net = "10.1.0.0/16"
 access = "rw"
@@ -89,7 +89,7 @@ clients = ["10.1.0.0/16", "::1"]
 name = "*.ckpt"
 mode = "dontcache"
 [[export.rule]]
-splice = true
+splice = false
 mode = 2
 "#,
     )
@@ -140,8 +140,8 @@ mode = 2
     );
     assert_eq!(
         export.io.to_string(),
-        "read=direct write=direct stable=file-sync splice=off rules=[op=write,min=64KiB,max=1MiB,\
-         client=10.1.0.0/16,client=::1/128,name=*.ckpt,mode=dontcache; splice=on,mode=direct]"
+        "read=direct write=direct stable=file-sync splice=on rules=[op=write,min=64KiB,max=1MiB,\
+         client=10.1.0.0/16,client=::1/128,name=*.ckpt,mode=dontcache; splice=off,mode=direct]"
     );
     assert_eq!(mapped.net, "192.168.0.0/16".parse().unwrap());
     assert_eq!(config.warnings().len(), 2, "{:?}", config.warnings());

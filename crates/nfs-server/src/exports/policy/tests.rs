@@ -373,23 +373,23 @@ fn space_ahead_is_said_for_all_and_by_rule() {
 }
 
 #[test]
-fn reads_are_spliced_unless_the_policy_or_a_rule_says_no() {
+fn reads_are_spliced_where_the_policy_or_a_rule_says_so() {
     let splices = |policy: &IoPolicy, bytes| {
         policy
             .choose(&of_call(Io::Read, bytes, CLIENT, None))
             .splice
     };
-    assert!(splices(&IoPolicy::default(), 1));
-    let before = policy(&["op=read,max=64KiB,splice=off,mode=buffered"]);
+    assert!(!splices(&IoPolicy::default(), 1));
+    let before = policy(&["op=read,min=64KiB,splice=on,mode=buffered"]);
     assert_eq!(
         (splices(&before, 4096), splices(&before, 1 << 20)),
         (false, true)
     );
     assert!(!before.to_string().contains(" splice="), "{before}");
     let change = IoChange {
-        splice: Some(false),
+        splice: Some(true),
         rules: Some(vec![
-            parse_rule("min=1MiB,splice=on,mode=buffered").unwrap(),
+            parse_rule("max=64KiB,splice=off,mode=buffered").unwrap(),
         ]),
         ..IoChange::default()
     };
@@ -400,10 +400,10 @@ fn reads_are_spliced_unless_the_policy_or_a_rule_says_no() {
     );
     let shown = after.to_string();
     assert!(
-        shown.contains(" splice=off rules=[min=1MiB,splice=on,mode=buffered]"),
+        shown.contains(" splice=on rules=[max=64KiB,splice=off,mode=buffered]"),
         "{shown}"
     );
-    assert!(!IoChange::default().applied_to(&after).splice);
+    assert!(IoChange::default().applied_to(&after).splice);
     let refusal = parse_rule("op=write,splice=off,mode=buffered").unwrap_err();
     assert!(refusal.contains("splice is of READs alone"), "{refusal}");
     assert!(parse_rule("splice=maybe,mode=buffered").is_err());

@@ -444,8 +444,8 @@ impl fmt::Display for IoPolicy {
         if self.order {
             f.write_str(" order=on")?;
         }
-        if !self.splice {
-            f.write_str(" splice=off")?;
+        if self.splice {
+            f.write_str(" splice=on")?;
         }
         if self.auto != AutoUse::On {
             write!(f, " auto={}", word_of(self.auto, AutoUse::WORDS))?;

@@ -310,10 +310,10 @@ fn reads_without_a_copy_are_told_with_who_says_so_and_what_speaks_against_it() {
             .splice
     };
     let read = |rules: &[&str]| told(rules, Io::Read).unwrap();
-    assert_eq!(read(&[]), "on: the export's \"splice\"");
+    assert_eq!(read(&[]), "off: the export's \"splice\"");
     assert_eq!(
-        read(&["splice=off,mode=buffered"]),
-        "off: the rule's \"splice\""
+        read(&["splice=on,mode=buffered"]),
+        "on: the rule's \"splice\""
     );
     let direct = read(&["splice=on,mode=direct"]);
     assert!(

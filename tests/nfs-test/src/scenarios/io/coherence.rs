@@ -110,7 +110,7 @@ impl Round {
         let export = Mode::Direct.export();
         let how = if self.staged { "on" } else { "off" };
         let mut words = vec!["io", &export, "--staging", how];
-        words.extend(["--order", how, "--reserve", how]);
+        words.extend(["--order", how, "--reserve", how, "--splice", how]);
         // The export serves all then: who comes from where says how.
         let rule =
             |(mode, host): (Mode, u8)| format!("client=127.0.0.{host}/32,mode={}", mode.word());

@@ -133,6 +133,7 @@ impl Deck {
             write,
             floor,
             small,
+            splice: false,
             reserve: random.bool(),
             order: random.bool(),
             // In two of three rounds in which it does something.
