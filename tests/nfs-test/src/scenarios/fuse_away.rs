@@ -109,7 +109,9 @@ fn signals(mount: &Mount, server: &Server) -> Result<()> {
 /// Starts a program, and returns when it waits for the server.
 fn waiting(mount: &Mount, program: &str, args: &[&str]) -> Result<Running> {
     let point = mount.point.display().to_string();
-    let mut command = Command::new(program);
+    // Whoever started the tests in the background of a shell had them, and what they start, ignore SIGINT.
+    let mut command = Command::new("env");
+    command.args(["--default-signal", program]);
     command.args(args.iter().map(|arg| arg.replace('@', &point)));
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let running = Running::start(&mut command)?;
