@@ -70,6 +70,16 @@ pub const MEMORY_BYTES_MIN: u64 = 16 << 20;
 pub const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
 /// Most shards (event-loop threads) that a server may be configured to have.
 pub const SHARDS_MAX: usize = 256;
+/// Milliseconds after which a shard that reads calls looks how busy the shards are, and lets one connection at most go
+/// to another.
+pub const SHARD_LOOK_MILLISECONDS: u64 = 50;
+/// Looks for which a connection stays where it is before it goes to another shard: what it does has to be known.
+pub const SHARD_LOOKS_BEFORE_A_MOVE: u64 = 4;
+/// For how much of the time a shard is busy from which connections go, in thousandths: small calls wait on it more often
+/// than not.
+pub const SHARD_BUSY_THOUSANDTHS_MIN: u64 = 500;
+/// By how much less a shard is busy to which connections go, in thousandths.
+pub const SHARD_DIFFERENCE_THOUSANDTHS_MIN: u64 = 300;
 /// Most helper threads for calls that may block.
 pub const HELPER_THREADS_MAX: usize = 1024;
 

@@ -37,7 +37,7 @@ use crate::host::state_dir::StateDir;
 use crate::limits;
 use crate::net::accept::{Entrance, accept};
 use crate::net::clients::Clients;
-use crate::net::shard::{self, Accepted, ShardStart};
+use crate::net::shard::{self, ShardStart};
 use crate::net::shards::Shards;
 use crate::operate::audit::Audit;
 use crate::operate::calls::Recorder;
@@ -81,7 +81,8 @@ pub struct Server {
     state_dir: StateDir,
     listeners: Vec<TcpListener>,
     trust_loopback: bool,
-    shards: Mutex<Vec<ShardHandle>>,
+    shards: Arc<Shards>,
+    shard_threads: Mutex<Vec<ShardThread>>,
     shard_count: usize,
     busy_poll: BusyPoll,
     drain: watch::Sender<bool>,
@@ -93,10 +94,7 @@ pub struct Server {
     settings_turn: Mutex<()>,
 }
 
-struct ShardHandle {
-    connections: mpsc::UnboundedSender<Accepted>,
-    thread: JoinHandle<std::io::Result<()>>,
-}
+type ShardThread = JoinHandle<std::io::Result<()>>;
 
 /// What was found and decided at start.
 pub(crate) struct Facts {
@@ -171,14 +169,15 @@ impl Server {
         let shard_count = config.server.shards.unwrap_or_else(processors);
         let busy_poll = config.server.busy_poll;
         let of_each = (shard_count, busy_poll);
-        let shards = start_shards(of_each, &service, &clients, &facts, &draining)?;
+        let (shards, shard_threads) = start_shards(of_each, &service, &clients, &facts, &draining)?;
         Ok(Self {
             service,
             clients,
             state_dir,
             listeners,
             trust_loopback,
-            shards: Mutex::new(shards),
+            shards,
+            shard_threads: Mutex::new(shard_threads),
             shard_count,
             busy_poll,
             drain,
@@ -432,10 +431,10 @@ impl Server {
             sweeper.abort();
         }
         self.drain.send_replace(true);
-        let shards = std::mem::take(&mut *self.shards.lock());
+        let threads = std::mem::take(&mut *self.shard_threads.lock());
         let service = Arc::clone(&self.service);
         let ended = tokio::task::spawn_blocking(move || {
-            end(&service.vfs, shards);
+            end(&service.vfs, threads);
             service.audit.close();
         });
         let ended = ended.await;
@@ -443,15 +442,11 @@ impl Server {
     }
 
     async fn accept(&self) -> Result<(), StartError> {
-        let shards = {
-            let shards = self.shards.lock();
-            Shards::new(shards.iter().map(|shard| shard.connections.clone()))
-        };
         let entrance = Entrance {
             service: Arc::clone(&self.service),
             clients: Arc::clone(&self.clients),
             trust_loopback: self.trust_loopback,
-            shards,
+            shards: Arc::clone(&self.shards),
         };
         let accepted = accept(Arc::new(entrance), &self.listeners).await;
         let why = match accepted {
@@ -635,10 +630,9 @@ async fn sweep_idle(service: Arc<Service>) {
     }
 }
 
-fn end(vfs: &Arc<Vfs>, shards: Vec<ShardHandle>) {
-    for shard in shards {
-        drop(shard.connections);
-        match shard.thread.join() {
+fn end(vfs: &Arc<Vfs>, threads: Vec<ShardThread>) {
+    for thread in threads {
+        match thread.join() {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::error!(%error, "a shard failed"),
             Err(_) => tracing::error!("a shard panicked"),
@@ -745,13 +739,15 @@ fn start_shards(
     clients: &Arc<Clients>,
     facts: &Facts,
     drain: &watch::Receiver<bool>,
-) -> Result<Vec<ShardHandle>, StartError> {
+) -> Result<(Arc<Shards>, Vec<ShardThread>), StartError> {
     // One seed for all shards: a client is the same client on each.
     let client_hasher = RandomState::new();
-    let shards = shard_count.clamp(1, limits::SHARDS_MAX);
-    (0..shards)
-        .map(|number| {
-            let (connections, receiver) = mpsc::unbounded_channel();
+    let channels = (0..shard_count.clamp(1, limits::SHARDS_MAX)).map(|_| mpsc::unbounded_channel());
+    let (inlets, outlets): (Vec<_>, Vec<_>) = channels.unzip();
+    let shards = Arc::new(Shards::new(inlets));
+    let started = outlets.into_iter().enumerate();
+    let threads = started
+        .map(|(number, receiver)| {
             let start = ShardStart {
                 service: Arc::clone(service),
                 engine: facts.engine,
@@ -761,19 +757,16 @@ fn start_shards(
                 clients: Arc::clone(clients),
                 memory_bytes: facts.budget.total() + facts.send_budget.total(),
                 number,
-                shards,
+                shards: Arc::clone(&shards),
                 busy_poll,
             };
-            let thread = std::thread::Builder::new()
+            std::thread::Builder::new()
                 .name(format!("shard-{number}"))
                 .spawn(move || shard::run(start))
-                .map_err(|error| StartError::Failed(format!("shard thread: {error}")))?;
-            Ok(ShardHandle {
-                connections,
-                thread,
-            })
+                .map_err(|error| StartError::Failed(format!("shard thread: {error}")))
         })
-        .collect()
+        .collect::<Result<_, _>>()?;
+    Ok((shards, threads))
 }
 
 fn processors() -> usize {

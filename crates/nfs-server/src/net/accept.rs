@@ -28,7 +28,7 @@ pub(crate) struct Entrance {
     pub(crate) service: Arc<Service>,
     pub(crate) clients: Arc<Clients>,
     pub(crate) trust_loopback: bool,
-    pub(crate) shards: Shards,
+    pub(crate) shards: Arc<Shards>,
 }
 
 /// Why a connection is not served.

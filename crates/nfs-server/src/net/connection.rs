@@ -7,6 +7,12 @@
 //!
 //! When a connection ends its socket is shut down and its unsent replies are dropped at once, and so are its
 //! calls that change nothing; others of it that still run keep nothing but themselves.
+//!
+//! While nothing of it is on its way it may go to another shard ([`loads`](super::loads)), and is the same connection
+//! there to its client and to everybody else.
+
+mod moving;
+mod sending;
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -27,8 +33,10 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
+pub(super) use self::moving::{Known, Moving};
 use super::clients::{Entered, Figures};
-use super::output::{Flushed, Output};
+use super::loads::ConnectionLoad;
+use super::output::Output;
 use super::progress::{NotReady, Progress};
 use super::receive::{BadRecord, Receiver, Step, Wanted};
 use super::shard::{Scratch, Shard};
@@ -61,6 +69,7 @@ pub(crate) struct Connection {
     /// Tells calls that change nothing that nobody waits for them.
     gone: Rc<Notify>,
     figures: Arc<Figures>,
+    load: ConnectionLoad,
 }
 
 /// Why the server stopped serving a connection.
@@ -76,6 +85,9 @@ enum End {
     NoCall,
     #[error("the peer stalled")]
     Stalled,
+    /// It goes on on the shard of this number.
+    #[error("it goes to shard {0}")]
+    Moves(usize),
 }
 
 impl From<NotReady> for End {
@@ -97,22 +109,31 @@ const HAND_OVER_BYTES: usize = 256 << 10;
 /// Reads from one socket before other connections of the shard have their turn.
 const READS_PER_TURN: usize = 4;
 
-/// Serves a connection until its peer closes it, breaks the protocol, or the server drains.
-pub(crate) async fn serve(shard: Rc<Shard>, stream: TcpStream, entered: &Entered) {
+/// Serves a connection until its peer closes it, breaks the protocol, the server drains, or it is to go to another
+/// shard.
+pub(super) async fn serve(
+    shard: &Rc<Shard>,
+    stream: TcpStream,
+    entered: &Entered,
+    known: Option<Known>,
+) -> Option<Moving> {
     let figures = Arc::clone(&entered.figures);
     let (peer, standing) = (figures.peer, figures.standing);
     let addr = peer.ip().to_canonical();
-    let from = Rc::new(shard.peer(addr, figures.number));
+    let known = known.unwrap_or_else(|| Known {
+        from: shard.peer(addr, figures.number),
+        origin: shard.service.replies.origin(),
+    });
+    let from = Rc::new(known.from);
     let from_port = (addr, peer.port());
     let caller = Caller::of_connection(from_port, standing, from.unnamed(), Instant::now().into());
-    let origin = shard.service.replies.origin();
     let turns = shard.turns.enter(ClientKey::of(addr));
     let connection = Rc::new(Connection {
-        shard,
+        shard: Rc::clone(shard),
         stream,
         from,
         caller,
-        origin,
+        origin: known.origin,
         output: RefCell::default(),
         in_flight: Cell::new(0),
         room: Notify::new(),
@@ -122,6 +143,7 @@ pub(crate) async fn serve(shard: Rc<Shard>, stream: TcpStream, entered: &Entered
         closed: Cell::new(false),
         gone: Rc::default(),
         figures,
+        load: shard.load.enter(),
     });
     let end = tokio::select! {
         // All are asked each time, so their order gives nobody an advantage, and a random one costs.
@@ -138,6 +160,9 @@ pub(crate) async fn serve(shard: Rc<Shard>, stream: TcpStream, entered: &Entered
             timeout(patience, connection.finish()).await.or(Err(End::Stalled))
         }
     };
+    if let Err(End::Moves(to)) = end {
+        return Connection::leave(connection, to);
+    }
     if matches!(end, Err(End::Closed)) && connection.has_delivered_all() {
         let replies = &connection.shard.service.replies;
         if let Some(note) = replies.ended_in_order(&connection.origin) {
@@ -150,6 +175,7 @@ pub(crate) async fn serve(shard: Rc<Shard>, stream: TcpStream, entered: &Entered
         connection.count_end(&end);
         tracing::trace!(%peer, %end, "connection ended");
     }
+    None
 }
 
 impl Connection {
@@ -161,6 +187,9 @@ impl Connection {
         loop {
             if self.wait_for_room().await? {
                 progress = Progress::new();
+            }
+            if let Some(to) = self.way_out(&receiver) {
+                return Err(End::Moves(to));
             }
             self.wait_readable(&receiver, &mut progress).await?;
             let mut more = true;
@@ -225,6 +254,7 @@ impl Connection {
                     ticks: calls::now(),
                 };
                 receiver.was_read(read.ticks);
+                self.shard.load.look(read.time.into());
                 count_bytes(&self.figures.received_bytes, len);
                 self.shard.clients.moved(&self.figures, read.time.into());
                 self.note_drained(len < wanted);
@@ -302,6 +332,7 @@ impl Connection {
         // No call of which the head has come is behind it.
         let is_last = left.start == left.end;
         let cost = ConnectionTurns::cost(1, call.bytes() + call.bytes_asked_for());
+        self.shard.load.note(&self.load, cost);
         if !call.may_change() && (self.turns.has_to_wait(cost) || self.turns.has_to_pause()) {
             self.flush()?;
             scratch.set_down(left);
@@ -463,107 +494,6 @@ impl Connection {
         });
     }
 
-    /// Sends what could not be sent at once, and what calls that ran on have answered.
-    async fn send(&self) -> Result<(), End> {
-        loop {
-            self.to_send().notified().await;
-            self.take_callbacks();
-            let mut progress = Progress::new();
-            loop {
-                self.wait_to_send().await;
-                let before = self.output.borrow().bytes();
-                let flushed = self.flush()?;
-                if flushed == Flushed::All {
-                    break;
-                }
-                let sent = before.saturating_sub(self.output.borrow().bytes());
-                progress.moved(sent, Instant::now());
-                progress.sent(self.output.borrow().completed());
-                if flushed == Flushed::UntilFull {
-                    let client = self.turns.sharer().key;
-                    let shares = &self.shard.service.vfs.read_shares;
-                    let pressed = || shares.is_held_up_by(client);
-                    progress.wait(pressed, self.stream.writable()).await?;
-                }
-            }
-        }
-    }
-
-    /// Tells the sending half that something is to be sent, or that the connection ends.
-    fn to_send(&self) -> &Notify {
-        &self.from.line().to_send
-    }
-
-    /// Takes calls of the server to be sent among the replies: few, and short.
-    fn take_callbacks(&self) {
-        while let Some(record) = self.from.line().next_unsent() {
-            push(self, Reply::again(record), None);
-        }
-    }
-
-    /// Waits until more of what is unsent may be sent.
-    async fn wait_to_send(&self) {
-        let cost = self.cost_to_send();
-        if self.turns.has_to_wait(cost) {
-            self.turns.next(&self.sending_turn, cost).await;
-        } else if self.turns.has_to_pause() {
-            self.turns.pause().await;
-        }
-    }
-
-    /// What it costs to send what may be sent at once.
-    fn cost_to_send(&self) -> u64 {
-        let bytes = self.output.borrow().bytes();
-        ConnectionTurns::cost(0, bytes.min(limits::SENT_PER_PAUSE_BYTES_MAX))
-    }
-
-    /// Sends what may be sent here and now; the sending half goes on with the rest.
-    fn flush(&self) -> Result<Flushed, End> {
-        let cost = self.cost_to_send();
-        // Little goes out with what else is done; much is sent when the event loop has looked.
-        if self.turns.has_to_wait(cost) || (cost > 0 && self.turns.has_to_pause()) {
-            self.to_send().notify_one();
-            return Ok(Flushed::Some);
-        }
-        self.flush_now()
-    }
-
-    fn flush_now(&self) -> Result<Flushed, End> {
-        let most = if self.turns.is_alone() {
-            limits::SENT_AT_ONCE_BYTES_MAX
-        } else {
-            limits::SENT_PER_PAUSE_BYTES_MAX
-        };
-        let flushed = {
-            let mut output = self.output.borrow_mut();
-            let before = output.bytes();
-            let flushed = output.flush(&self.stream, most)?;
-            self.turns.use_up(0, before - output.bytes());
-            output.give_places(&self.shard.spare_places);
-            // A peer that lets many small replies lie is no reason to exceed the memory budget.
-            let vfs = &self.shard.service.vfs;
-            let (budget, shares) = (vfs.read_buffers.budget(), &vfs.read_shares);
-            if flushed != Flushed::All && !output.is_accounted(budget, shares, self.turns.sharer())
-            {
-                return Err(End::Stalled);
-            }
-            flushed
-        };
-        if flushed != Flushed::All {
-            self.to_send().notify_one();
-        }
-        let done = flushed == Flushed::All;
-        let was_unsent = self.figures.unsent.load(Ordering::Relaxed);
-        if was_unsent == done {
-            self.figures.unsent.store(!done, Ordering::Relaxed);
-            self.shard
-                .clients
-                .moved(&self.figures, Instant::now().into());
-        }
-        self.room.notify_one();
-        Ok(flushed)
-    }
-
     fn has_room(&self) -> bool {
         let in_flight = self.in_flight.get();
         // A connection of which no call runs is always read, whatever its client does elsewhere.
@@ -629,48 +559,6 @@ impl Connection {
         Ok(progress.wait(pressed, self.stream.readable()).await?)
     }
 
-    /// Waits for the calls in flight and sends their replies; no new ones are read.
-    async fn finish(&self) {
-        if self.in_flight.get() == 0 && self.output.borrow().is_empty() {
-            return;
-        }
-        loop {
-            match self.flush_now() {
-                Err(_) => return,
-                Ok(Flushed::All) if self.in_flight.get() == 0 => break,
-                Ok(Flushed::All) => self.to_send().notified().await,
-                Ok(Flushed::Some | Flushed::UntilFull) => {
-                    if self.stream.writable().await.is_err() {
-                        return;
-                    }
-                }
-            }
-        }
-        // Closing a socket that holds unread calls resets the connection, and a reset can overtake
-        // replies on their way: the peer is let close first.
-        let patience = Duration::from_millis(limits::LINGER_MILLISECONDS_MAX);
-        if rustix::net::shutdown(&self.stream, Shutdown::Write).is_ok()
-            && timeout(patience, self.discard()).await.is_err()
-        {
-            tracing::trace!("the peer did not close its side");
-        }
-    }
-
-    /// Reads what the peer still sends and throws it away, until the peer closes.
-    async fn discard(&self) {
-        while self.stream.readable().await.is_ok() {
-            match self.stream.try_read(&mut self.shard.scratch()) {
-                Ok(0) => break,
-                Ok(_) => {}
-                Err(error) => {
-                    if not_ready(error).is_err() {
-                        break;
-                    }
-                }
-            }
-        }
-    }
-
     /// Every call was answered, and the peer's TCP has acknowledged every byte of the answers.
     fn has_delivered_all(&self) -> bool {
         self.in_flight.get() == 0
@@ -699,7 +587,7 @@ impl Connection {
                 count(&counters.connections_dropped);
             }
             End::NoCall | End::Stalled => count(&counters.connections_dropped),
-            End::Closed | End::Io(_) => {}
+            End::Closed | End::Io(_) | End::Moves(_) => {}
         }
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod accept;
 pub(crate) mod client_figures;
 pub(crate) mod clients;
 mod connection;
+mod loads;
 mod output;
 mod progress;
 pub(crate) mod receive;

@@ -16,9 +16,10 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::LocalSet;
 
 use super::clients::{Clients, Entered};
-use super::connection;
+use super::connection::{self, Known};
+use super::loads::OwnLoad;
 use super::output::Spare;
-use super::shards::Taken;
+use super::shards::{Shards, Taken};
 use super::turns::{self, ShardTurns};
 use crate::front::service::Service;
 use crate::limits;
@@ -41,6 +42,7 @@ pub(crate) struct Shard {
     pub(super) compound_boxes: FutureBoxes,
     client_hasher: RandomState,
     pub(super) clients: Arc<Clients>,
+    pub(super) load: OwnLoad,
     /// The server ends: connections finish their calls and read no others.
     is_draining: Cell<bool>,
     to_drain: Notify,
@@ -51,6 +53,8 @@ pub(crate) struct Accepted {
     pub(crate) stream: std::net::TcpStream,
     pub(crate) entered: Entered,
     pub(super) taken: Taken,
+    /// Of one that was another shard's.
+    pub(super) known: Option<Known>,
 }
 
 /// All that a shard is started with.
@@ -63,9 +67,9 @@ pub(crate) struct ShardStart {
     pub(crate) clients: Arc<Clients>,
     /// The server's memory budget, in bytes.
     pub(crate) memory_bytes: u64,
-    /// Which shard it is, and how many there are.
+    /// Which shard it is.
     pub(crate) number: usize,
-    pub(crate) shards: usize,
+    pub(crate) shards: Arc<Shards>,
     /// How long its event loop polls before it sleeps.
     pub(crate) busy_poll: BusyPoll,
 }
@@ -191,7 +195,7 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
         client_hasher,
         clients,
         memory_bytes,
-        number: _,
+        number,
         shards,
         busy_poll: _,
     } = start;
@@ -213,7 +217,7 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
         }
     });
     tokio::task::spawn_local(nfs_io::wake_ups::gather());
-    let places = turns::places(memory_bytes, shards);
+    let places = turns::places(memory_bytes, shards.loads().len());
     let turns = Rc::new(ShardTurns::new(places));
     let shard = Rc::new(Shard {
         service,
@@ -226,6 +230,7 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
         compound_boxes: FutureBoxes::new(limits::COMPOUND_BOXES_SPARE_PER_SHARD),
         client_hasher,
         clients,
+        load: OwnLoad::new(shards, number),
         is_draining: Cell::new(false),
         to_drain: Notify::new(),
     });
@@ -259,6 +264,7 @@ fn begin(shard: &Rc<Shard>, accepted: Accepted, open: &Rc<Open>) {
         stream,
         entered,
         taken,
+        known,
     } = accepted;
     let stream = match TcpStream::from_std(stream) {
         Ok(stream) => stream,
@@ -275,10 +281,20 @@ fn begin(shard: &Rc<Shard>, accepted: Accepted, open: &Rc<Open>) {
     let shard = Rc::clone(shard);
     let counted = open.count();
     tokio::task::spawn_local(async move {
-        let service = Arc::clone(&shard.service);
-        connection::serve(shard, stream, &entered).await;
-        drop(entered);
-        service.counters.connections.fetch_sub(1, Ordering::Relaxed);
+        let moving = connection::serve(&shard, stream, &entered, known).await;
+        let counters = &shard.service.counters;
+        let goes_on = match moving {
+            Some(moving) => shard.load.shards().give_over(moving, entered),
+            None => {
+                drop(entered);
+                false
+            }
+        };
+        if goes_on {
+            count(&counters.connections_moved);
+        } else {
+            counters.connections.fetch_sub(1, Ordering::Relaxed);
+        }
         drop((counted, taken));
     });
 }

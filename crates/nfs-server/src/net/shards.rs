@@ -2,6 +2,7 @@
 //!
 //! The one that has the fewest, so that none is left with all that stay: a mount of NFSv3 opens a connection for MOUNT
 //! and another for its files, of which only the second lives on, and in turn all of those would come to the same shards.
+//! It may go to another later ([`loads`](super::loads)).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,10 +10,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::clients::Entered;
+use super::connection::Moving;
+use super::loads::ThreadLoad;
 use super::shard::Accepted;
 
-/// The shards, as those see them who accept connections.
-pub(crate) struct Shards(Places<UnboundedSender<Accepted>>);
+/// The shards, as those see them who accept connections, and each other.
+pub(crate) struct Shards(Places<Inlet>);
+
+struct Inlet {
+    connections: UnboundedSender<Accepted>,
+    load: ThreadLoad,
+}
 
 /// Where connections can be, and how many are.
 struct Places<T> {
@@ -31,7 +39,16 @@ pub(crate) struct Taken(Arc<AtomicUsize>);
 
 impl Shards {
     pub(crate) fn new(shards: impl IntoIterator<Item = UnboundedSender<Accepted>>) -> Self {
-        Self(Places::new(shards))
+        let inlet = |connections| Inlet {
+            connections,
+            load: ThreadLoad::default(),
+        };
+        Self(Places::new(shards.into_iter().map(inlet)))
+    }
+
+    /// How busy each of them is, in the order of their numbers.
+    pub(super) fn loads(&self) -> impl ExactSizeIterator<Item = &ThreadLoad> {
+        self.0.all.iter().map(|place| &place.is.load)
     }
 
     /// Hands a connection to a shard; whether there is one that takes it.
@@ -41,8 +58,23 @@ impl Shards {
                 stream,
                 entered,
                 taken,
+                known: None,
             };
-            shard.send(accepted).is_ok()
+            shard.connections.send(accepted).is_ok()
+        })
+    }
+
+    /// Hands a connection over to the shard that it goes to; whether that takes it. The connection has ended if not.
+    pub(super) fn give_over(&self, moving: Moving, entered: Entered) -> bool {
+        let Moving { stream, known, to } = moving;
+        self.0.take_at(to).is_some_and(|(shard, taken)| {
+            let accepted = Accepted {
+                stream,
+                entered,
+                taken,
+                known: Some(known),
+            };
+            shard.connections.send(accepted).is_ok()
         })
     }
 }
@@ -67,8 +99,19 @@ impl<T> Places<T> {
             .iter()
             .chain(before)
             .min_by_key(|place| place.taken.load(Ordering::Relaxed))?;
-        emptiest.taken.fetch_add(1, Ordering::Relaxed);
-        Some((&emptiest.is, Taken(Arc::clone(&emptiest.taken))))
+        Some(emptiest.take())
+    }
+
+    /// Takes the place of this number, if there is one.
+    fn take_at(&self, number: usize) -> Option<(&T, Taken)> {
+        self.all.get(number).map(Place::take)
+    }
+}
+
+impl<T> Place<T> {
+    fn take(&self) -> (&T, Taken) {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        (&self.is, Taken(Arc::clone(&self.taken)))
     }
 }
 

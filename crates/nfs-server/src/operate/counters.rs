@@ -47,6 +47,8 @@ pub(crate) struct Counters {
     pub(crate) connections_not_admitted: AtomicU64,
     /// Idle connections that were closed at the cap to make room for others.
     pub(crate) connections_displaced: AtomicU64,
+    /// Connections that went from a shard to another.
+    pub(crate) connections_moved: AtomicU64,
     /// Connections closed because the peer stalled or broke the protocol.
     pub(crate) connections_dropped: AtomicU64,
     /// Connections of programs of this machine whose user the kernel did not tell.
@@ -127,7 +129,7 @@ impl Counters {
     }
 
     /// Everything else by the name under which `ctl status` shows it, but for the connections that are open.
-    pub(crate) fn named(&self) -> [(&'static str, u64); 19] {
+    pub(crate) fn named(&self) -> [(&'static str, u64); 20] {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [
             ("connections_accepted", load(&self.connections_accepted)),
@@ -137,6 +139,7 @@ impl Counters {
                 load(&self.connections_not_admitted),
             ),
             ("connections_displaced", load(&self.connections_displaced)),
+            ("connections_moved", load(&self.connections_moved)),
             ("connections_dropped", load(&self.connections_dropped)),
             ("local_connections_untold", load(&self.local_untold)),
             ("local_connections_barred", load(&self.local_barred)),

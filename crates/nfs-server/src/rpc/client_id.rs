@@ -93,7 +93,7 @@ pub(crate) struct Peer {
     line: Arc<Line>,
     unnamed: ClientId,
     /// What is to be done when the connection has ended.
-    at_end: RefCell<Vec<Box<dyn FnOnce()>>>,
+    at_end: RefCell<Vec<Box<dyn FnOnce() + Send>>>,
     last: RefCell<Option<Claim>>,
     /// The same of NFSv4's clients.
     last_v4: Cell<Option<(u64, ClientId)>>,
@@ -155,7 +155,7 @@ impl Peer {
 
     /// Has something done when the connection has ended and its last call too. For a connection that asks for very much
     /// of that, it is not done.
-    pub(crate) fn at_end(&self, what: impl FnOnce() + 'static) {
+    pub(crate) fn at_end(&self, what: impl FnOnce() + Send + 'static) {
         let mut at_end = self.at_end.borrow_mut();
         if at_end.len() < limits::ENDINGS_PER_CONNECTION_MAX {
             at_end.push(Box::new(what));

@@ -118,6 +118,8 @@ metrics! {
         "Connections that were served." { "connections_accepted" }
     CONNECTIONS_DISPLACED: Counter "penstock_connections_displaced_total" "" []
         "Idle connections that were closed at the limit to make room for others." { "connections_displaced" }
+    CONNECTIONS_MOVED: Counter "penstock_connections_moved_total" "" []
+        "Connections that went to another event-loop thread, as theirs had more to do." { "connections_moved" }
     CONNECTIONS_DROPPED: Counter "penstock_connections_dropped_total" "" []
         "Connections that were closed because the peer stalled or broke the protocol." { "connections_dropped" }
     CONNECTIONS_TURNED_AWAY: Counter "penstock_connections_turned_away_total" "" ["reason"]
