@@ -7,14 +7,14 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use nfs_server::exports::Versions;
 use nfs_wire::nfs3::Procedure;
-use nfs_wire::nfs4::ops::{Openflag4, SEQ4_STATUS_CB_PATH_DOWN};
-use nfs_wire::nfs4::{ArgOp, FileHandle, Nfsstat4, ResOp, Stateid4};
+use nfs_wire::nfs4::Nfsstat4;
+use nfs_wire::nfs4::ops::SEQ4_STATUS_CB_PATH_DOWN;
 use support::called::Called;
-use support::v4::open_args;
-use support::wire::record;
+use support::wire::{DEADLINE, record};
 use support::{Served, block_on};
 
 /// Bytes of the reply to NULL, mark and all.
@@ -97,6 +97,12 @@ fn has_moved(served: &Served) -> bool {
     served.counter("connections_moved") > 0
 }
 
+/// Whether none has moved yet; a failure where that takes too long.
+fn has_yet_to_move(served: &Served, begun: Instant) -> bool {
+    assert!(begun.elapsed() < DEADLINE, "no connection has moved");
+    !has_moved(served)
+}
+
 #[test]
 fn small_calls_go_away_from_a_flood() {
     let served = serve();
@@ -111,7 +117,8 @@ fn small_calls_go_away_from_a_flood() {
             assert_eq!(reply(stream), xid);
         }
     };
-    while !has_moved(&served) {
+    let begun = Instant::now();
+    while has_yet_to_move(&served, begun) {
         ask_all();
     }
     ask_all();
@@ -137,17 +144,6 @@ fn of_two_floods_one_goes_and_no_call_is_lost() {
     drop(between);
 }
 
-async fn open(client: &mut Called) -> (FileHandle, Stateid4) {
-    let open = open_args(b"f", 3, Openflag4::Nocreate);
-    let ops = vec![ArgOp::Putrootfh(()), ArgOp::Open(open), ArgOp::Getfh(())];
-    client
-        .call(ops, |status, results| match results {
-            [_, ResOp::Open(Ok(ok)), ResOp::Getfh(Ok(fh))] => (fh.object, ok.stateid),
-            _ => panic!("{status}: {results:?}"),
-        })
-        .await
-}
-
 #[test]
 fn a_client_of_nfsv4_is_called_where_its_connection_has_gone() {
     let served = serve();
@@ -156,10 +152,11 @@ fn a_client_of_nfsv4_is_called_where_its_connection_has_gone() {
         let mut waiter = Called::new(&served, b"waiter").await;
         let mut holder = Called::new(&served, b"holder").await;
         let flood = Flood::start(served.addr);
-        let of_holder = open(&mut holder).await;
-        let of_waiter = open(&mut waiter).await;
+        let of_holder = holder.open(b"f").await.0;
+        let of_waiter = waiter.open(b"f").await.0;
         let held = holder.lock(of_holder, b"of the holder").await.unwrap();
-        while !has_moved(&served) {
+        let begun = Instant::now();
+        while has_yet_to_move(&served, begun) {
             assert_eq!(waiter.status(vec![]).await, Nfsstat4::Ok);
         }
         let asked = waiter.lock(of_waiter, b"of the waiter").await;
@@ -175,7 +172,12 @@ fn a_client_of_nfsv4_is_called_where_its_connection_has_gone() {
         let mut other = Called::connect(&served, waiter.session).await;
         other.sequence = waiter.sequence;
         drop(waiter);
+        let begun = Instant::now();
         while other.flags & SEQ4_STATUS_CB_PATH_DOWN == 0 {
+            assert!(
+                begun.elapsed() < DEADLINE,
+                "the way back is told to be there"
+            );
             assert_eq!(other.status(vec![]).await, Nfsstat4::Ok);
         }
         flood.end();

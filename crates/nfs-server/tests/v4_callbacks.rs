@@ -15,16 +15,15 @@ use nfs_wire::encode_to_vec;
 use nfs_wire::nfs4::ops::{
     BackchannelCtlArgs, CREATE_SESSION4_FLAG_CONN_BACK_CHAN, CallbackSecParms4,
     ChannelDirFromClient4, ChannelDirFromServer4, CloseArgs, OPEN4_RESULT_MAY_NOTIFY_LOCK,
-    Openflag4, SEQ4_STATUS_CB_PATH_DOWN, SEQ4_STATUS_CB_PATH_DOWN_SESSION,
+    SEQ4_STATUS_CB_PATH_DOWN, SEQ4_STATUS_CB_PATH_DOWN_SESSION,
 };
-use nfs_wire::nfs4::{ArgOp, CbResOp, FileHandle, LockType4, Nfsstat4, ResOp, Stateid4};
+use nfs_wire::nfs4::{ArgOp, CbResOp, FileHandle, LockType4, Nfsstat4, Stateid4};
 use nfs_wire::rpc::{AcceptStat, ReplyHeader};
 use support::called::{Call, Called, as_root, taken};
-use support::v4::{open_args, putfh};
+use support::v4::putfh;
 use support::wire::until;
 use support::{Served, block_on};
 
-const BOTH: u32 = 3;
 const DOWN: u32 = SEQ4_STATUS_CB_PATH_DOWN | SEQ4_STATUS_CB_PATH_DOWN_SESSION;
 
 /// Serves one file in all versions, to clients that may be silent for a minute.
@@ -52,18 +51,7 @@ fn serve_each_address() -> Served {
 
 /// Opens the file: its handle, the stateid, and the flags of the answer.
 async fn open(client: &mut Called) -> ((FileHandle, Stateid4), u32) {
-    open_named(client, b"f").await
-}
-
-async fn open_named(client: &mut Called, name: &[u8]) -> ((FileHandle, Stateid4), u32) {
-    let open = open_args(name, BOTH, Openflag4::Nocreate);
-    let ops = vec![ArgOp::Putrootfh(()), ArgOp::Open(open), ArgOp::Getfh(())];
-    client
-        .call(ops, |status, results| match results {
-            [_, ResOp::Open(Ok(ok)), ResOp::Getfh(Ok(fh))] => ((fh.object, ok.stateid), ok.rflags),
-            _ => panic!("{status}: {results:?}"),
-        })
-        .await
+    client.open(b"f").await
 }
 
 /// A client that has the lock, with its stateid, and one that waits for it. Both have the file open.
@@ -438,7 +426,7 @@ impl Local {
 
 /// What a client waits for that a local program has.
 async fn wait_for(client: &mut Called, name: &str) {
-    let (opened, _) = open_named(client, name.as_bytes()).await;
+    let (opened, _) = client.open(name.as_bytes()).await;
     let denied = client.lock(opened, name.as_bytes()).await;
     assert_eq!(denied, Err(Nfsstat4::Denied));
 }
@@ -535,8 +523,8 @@ fn the_first_who_wait_for_a_local_program_are_looked_at() {
     let unlock = |file: &File, n: i64| fs::set_ofd_lock(file.as_fd(), None, (n * 10, 10)).unwrap();
     block_on(async {
         let mut waiter = Called::new(&served, b"waiter").await;
-        let of_second = open_named(&mut waiter, b"second").await.0;
-        let of_first = open_named(&mut waiter, b"first").await.0;
+        let of_second = waiter.open(b"second").await.0;
+        let of_first = waiter.open(b"first").await.0;
         for n in 0..LOOKED_AT + 2 {
             let name = format!("first {n}");
             let kind = LockType4::WriteWaits;
@@ -578,7 +566,7 @@ impl Crowd {
         let mut held = Vec::new();
         for n in 0..files {
             std::fs::write(served.path().join(n.to_string()), "text").unwrap();
-            let opened = open_named(&mut holder, n.to_string().as_bytes()).await.0;
+            let opened = holder.open(n.to_string().as_bytes()).await.0;
             let stateid = holder.lock(opened, b"holder").await.unwrap();
             held.push((opened.0, stateid));
         }
@@ -587,7 +575,7 @@ impl Crowd {
 
     /// As many as can wait in this file do, for reading, so that all of them may try at once.
     async fn wait(waiter: &mut Called, file: usize) {
-        let opened = open_named(waiter, file.to_string().as_bytes()).await.0;
+        let opened = waiter.open(file.to_string().as_bytes()).await.0;
         for n in 0..nfs_state::limits::WAITERS_PER_FILE_MAX {
             let name = n.to_string();
             let kind = LockType4::ReadWaits;
@@ -646,9 +634,7 @@ fn a_host_has_so_many_who_are_to_be_told() {
             greedy.push(waiter);
         }
         let mut other = Called::at(Ipv4Addr::new(127, 0, 0, 3), &served, b"other").await;
-        let of_other = open_named(&mut other, SESSIONS.to_string().as_bytes())
-            .await
-            .0;
+        let of_other = other.open(SESSIONS.to_string().as_bytes()).await.0;
         let denied = other.lock(of_other, b"of the other").await;
         assert_eq!(denied, Err(Nfsstat4::Denied));
         crowd.let_go().await;

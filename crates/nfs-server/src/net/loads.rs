@@ -22,13 +22,13 @@ use crate::limits;
 pub(super) struct ThreadLoad(OnceLock<RuntimeMetrics>);
 
 impl ThreadLoad {
-    /// The calling thread is this one.
-    fn is_of_this_thread(&self) {
+    /// Has it tell of the calling thread from now on.
+    fn tell_of_this_thread(&self) {
         // Set once, as a shard starts once.
         let _first = self.0.set(tokio::runtime::Handle::current().metrics());
     }
 
-    /// How long it was busy since it started: carried something out, or waited in a system call that is none of
+    /// How long it was busy since it started: carried something out, or waited in a system call that is not for
     /// waiting for more to do.
     fn busy(&self) -> Duration {
         let metrics = self.0.get();
@@ -48,12 +48,12 @@ impl ThreadLoad {
 /// What a shard knows of all shards' loads; lives on its thread.
 pub(super) struct OwnLoad {
     shards: Arc<Shards>,
-    /// Which of them it is.
+    /// Which of the shards this one is.
     number: usize,
     looked: Cell<Instant>,
     /// How long each thread had been busy then.
     busy: Vec<Cell<Duration>>,
-    /// Counts the looks.
+    /// How often it has looked at the threads.
     looks: Cell<u64>,
     /// What was done for all connections.
     done: Done,
@@ -73,9 +73,9 @@ struct Way {
 struct Done {
     /// The look that was the last one when something was noted.
     look: Cell<u64>,
-    /// Since that.
+    /// What was done since that look.
     since: Cell<u64>,
-    /// Between that and the one before.
+    /// What was done between that look and the one before.
     before: Cell<u64>,
 }
 
@@ -113,7 +113,7 @@ impl OwnLoad {
     /// For the shard of this number, whose thread is the calling one.
     pub(super) fn new(shards: Arc<Shards>, number: usize) -> Self {
         if let Some(load) = shards.loads().nth(number) {
-            load.is_of_this_thread();
+            load.tell_of_this_thread();
         }
         Self {
             busy: shards.loads().map(|load| Cell::new(load.busy())).collect(),
@@ -130,7 +130,7 @@ impl OwnLoad {
         &self.shards
     }
 
-    /// A connection has come.
+    /// What a connection that has just come makes this shard do: nothing yet.
     pub(super) fn enter(&self) -> ConnectionLoad {
         ConnectionLoad {
             came: self.looks.get(),

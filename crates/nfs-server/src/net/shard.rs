@@ -53,7 +53,7 @@ pub(crate) struct Accepted {
     pub(crate) stream: std::net::TcpStream,
     pub(crate) entered: Entered,
     pub(super) taken: Taken,
-    /// Of one that was another shard's.
+    /// What is known of one that was another shard's before.
     pub(super) known: Option<Known>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct ShardStart {
     pub(crate) clients: Arc<Clients>,
     /// The server's memory budget, in bytes.
     pub(crate) memory_bytes: u64,
-    /// Which shard it is.
+    /// The number of the shard, from 0 on.
     pub(crate) number: usize,
     pub(crate) shards: Arc<Shards>,
     /// How long its event loop polls before it sleeps.

@@ -8,7 +8,7 @@ use nfs_wire::auth::{AuthSys, GidList};
 use nfs_wire::nfs4::ops::{
     BindConnToSessionArgs, CREATE_SESSION4_FLAG_CONN_BACK_CHAN, CallbackSecParms4, ChannelAttrs4,
     ChannelDirFromClient4, ChannelDirFromServer4, CreateSessionArgs, LockArgs, Locker4, LockuArgs,
-    OpenToLockOwner4, ReclaimCompleteArgs, SequenceArgs,
+    OPEN4_SHARE_ACCESS_BOTH, OpenToLockOwner4, Openflag4, ReclaimCompleteArgs, SequenceArgs,
 };
 use nfs_wire::nfs4::{
     ArgOp, CbArgOp, CbCompoundArgs, CbCompoundRes, CbResOp, CbSequenceArgs, CbSequenceOk,
@@ -18,7 +18,7 @@ use nfs_wire::rpc::{AcceptStat, CallHeader, ReplyBody, ReplyHeader};
 use nfs_wire::{Decode as _, Decoder, Encode as _, Encoder, decode_all, encode_to_vec, nfs4};
 
 use super::Served;
-use super::v4::{channel, exchange_id, owner, putfh};
+use super::v4::{channel, exchange_id, open_args, owner, putfh};
 use super::wire::{DEADLINE, connect_from};
 
 /// The program that the clients here answer to.
@@ -238,6 +238,17 @@ impl Called {
 
     pub(crate) async fn status(&mut self, ops: Vec<ArgOp<'_>>) -> Nfsstat4 {
         self.call(ops, |status, _| status).await
+    }
+
+    /// Opens a file of the export for reading and writing: its handle, the stateid, and the flags of the answer.
+    pub(crate) async fn open(&mut self, name: &[u8]) -> ((FileHandle, Stateid4), u32) {
+        let open = open_args(name, OPEN4_SHARE_ACCESS_BOTH, Openflag4::Nocreate);
+        let ops = vec![ArgOp::Putrootfh(()), ArgOp::Open(open), ArgOp::Getfh(())];
+        self.call(ops, |status, results| match results {
+            [_, ResOp::Open(Ok(ok)), ResOp::Getfh(Ok(fh))] => ((fh.object, ok.stateid), ok.rflags),
+            _ => panic!("{status}: {results:?}"),
+        })
+        .await
     }
 
     /// LOCK of a range for writing by a new owner, which waits for it.
