@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use nfs_client::nfs_wire::nfs3::Nfsstat3;
-use nfs_client::{ClientError, RpcError};
+use nfs_client::{ClientError, Nfs4Error, RpcError};
 
 /// Why a measurement, or what it needs, failed.
 #[derive(Debug, thiserror::Error)]
@@ -96,6 +96,9 @@ pub enum LoadError {
         "the server ended by itself: with --memory the kernel ends one that needs more (`dmesg` says so): give it more"
     )]
     Ended,
+    /// Nothing was asked, as the server has not answered before.
+    #[error("not asked: the server has not answered before")]
+    Silent,
     /// An idle connection could not be had.
     #[error(
         "connection {number}: {error}; a server bounds how many one host may have: give its process more \
@@ -145,6 +148,28 @@ pub enum LoadError {
 }
 
 impl LoadError {
+    /// Whether it says that a server has not answered for as long as a call, or an attempt to connect, may take.
+    pub(crate) fn is_silence(&self) -> bool {
+        let (Self::Rpc { error, .. }
+        | Self::Client {
+            error:
+                ClientError::Rpc(error)
+                | ClientError::Nfs4 {
+                    error: Nfs4Error::Rpc(error),
+                    ..
+                },
+            ..
+        }) = self
+        else {
+            return matches!(self, Self::Silent);
+        };
+        match error {
+            RpcError::Timeout { .. } => true,
+            RpcError::Connect { cause, .. } => cause.kind() == io::ErrorKind::TimedOut,
+            _ => false,
+        }
+    }
+
     /// Makes an error of this host's file system one about `path`.
     pub fn local(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::Local {

@@ -24,7 +24,7 @@ use crate::report::{Ceiling, FORMAT, IdleMemory, Report, Row, answer};
 use crate::sample::Sample;
 use crate::series::Series;
 use crate::target::{Scratch, Setup, Standing, Target, at, responder};
-use crate::watch::{Watch, has_ended};
+use crate::watch::Watch;
 use crate::workload::{After, Before, Settings, Step, Workload};
 
 /// Of the idle connections this part is open before the memory of a server is looked at first.
@@ -124,7 +124,7 @@ pub fn run(plan: &Plan, stop: &Stop, tell: &mut dyn FnMut(Event<'_>)) -> Result<
     for target in &plan.targets {
         tell(Event::Preparing(&target.name()));
         let one = Standing::start(target, &setup)?;
-        make_files(plan, &one, &around)?;
+        make_files(plan, &one, &around).inspect_err(|error| one.note(error))?;
         standing.push(one);
     }
     let (idle, mut lacking) = idle_memory(plan.settings.idle, &standing, tell);
@@ -134,9 +134,7 @@ pub fn run(plan: &Plan, stop: &Stop, tell: &mut dyn FnMut(Event<'_>)) -> Result<
     }
     let (rows, missing) = measured.rows()?;
     lacking.extend(missing);
-    for one in &mut standing {
-        one.clean()?;
-    }
+    lacking.extend(standing.iter_mut().filter_map(Standing::leave));
     tell(Event::Preparing("the generator's own ceiling"));
     let ceiling = ceiling(&steps, plan, &around)?;
     let mut report = Report {
@@ -414,7 +412,10 @@ impl<'a> Measured<'a> {
                 }
                 Ok(_warm_up) => {}
                 Err(LoadError::Interrupted) => return Err(LoadError::Interrupted),
+                // Its first silence was told.
+                Err(LoadError::Silent) => *cell = Err(LoadError::Silent),
                 Err(error) => {
+                    target.note(&error);
                     tell(Event::Failed {
                         step: &step.name,
                         target: &target.name,
@@ -470,9 +471,7 @@ const fn unit_of(load: &Load) -> crate::workload::Unit {
 }
 
 fn measure(step: &Step, target: &Standing, around: &Around) -> Result<load::Done, LoadError> {
-    if target.server().is_some_and(has_ended) {
-        return Err(LoadError::Ended);
-    }
+    target.check()?;
     match &step.before {
         None => {}
         Some(Before::Cold(name)) => {
@@ -507,7 +506,9 @@ fn measure(step: &Step, target: &Standing, around: &Around) -> Result<load::Done
         watch: watch.as_ref(),
     };
     let done = load::run_watched(place, &step.load, beside, around, cpu, watched);
-    if matches!(done, Err(LoadError::Ended)) {
+    if let Err(error) = &done
+        && (matches!(error, LoadError::Ended) || error.is_silence())
+    {
         // There is nobody who could remove anything.
         return done;
     }

@@ -2,6 +2,7 @@
 //!
 //! What is started here ends with the value that stands for it, and so do its files.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
@@ -21,6 +22,7 @@ use crate::own::Own;
 use crate::place::{Place, Session};
 use crate::respond::{self, Answers};
 use crate::serving::{Room, Serving};
+use crate::watch::has_ended;
 
 /// Whom a run measures.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -238,6 +240,8 @@ pub struct Standing {
     scratch: Option<Scratch>,
     server: Option<Serving>,
     meter: Meter,
+    /// Whether it has not answered: nothing more is asked of it.
+    is_silent: Cell<bool>,
 }
 
 /// Whose processor time is counted.
@@ -285,6 +289,7 @@ impl Standing {
                     scratch: Some(scratch),
                     server: None,
                     meter: Meter::Nobody,
+                    is_silent: Cell::new(false),
                 })
             }
             Target::Responder => Ok(Self {
@@ -296,6 +301,7 @@ impl Standing {
                 server: None,
                 // Generator and responder are one process: nobody's time is told apart.
                 meter: Meter::Nobody,
+                is_silent: Cell::new(false),
             }),
             Target::Local(direct) => {
                 let directory = setup.scratch.join(target.name().replace(' ', "-"));
@@ -311,6 +317,7 @@ impl Standing {
                     scratch: None,
                     server: None,
                     meter: Meter::Ourselves,
+                    is_silent: Cell::new(false),
                 })
             }
         }
@@ -333,6 +340,7 @@ impl Standing {
             scratch: None,
             server: None,
             meter: Meter::Nobody,
+            is_silent: Cell::new(false),
         })
     }
 
@@ -389,6 +397,7 @@ impl Standing {
             scratch: None,
             meter: Meter::Process(server.pid()),
             server: Some(server),
+            is_silent: Cell::new(false),
         }
     }
 
@@ -418,12 +427,43 @@ impl Standing {
         usage.map(|usage| (usage.user + usage.system).as_secs_f64())
     }
 
-    /// Removes the files from a server that stays.
+    /// Takes note of why something failed: of a server that does not answer nothing more is asked, as each call would
+    /// wait for as long as a call may take.
+    pub(crate) fn note(&self, error: &LoadError) {
+        if error.is_silence() {
+            self.is_silent.set(true);
+        }
+    }
+
+    /// Whether something may be asked of it.
     ///
     /// # Errors
-    /// Some of them stay.
-    pub fn clean(&mut self) -> Result<(), LoadError> {
+    /// It has not answered before, or the server that was started for the run has ended.
+    pub(crate) fn check(&self) -> Result<(), LoadError> {
+        if self.is_silent.get() {
+            return Err(LoadError::Silent);
+        }
+        match self.server().is_some_and(has_ended) {
+            true => Err(LoadError::Ended),
+            false => Ok(()),
+        }
+    }
+
+    /// Removes the files from a server that stays, and says which stay.
+    pub(crate) fn leave(&mut self) -> Option<String> {
+        let stays = match &self.parent {
+            Some((_, directory)) => format!("the directory {directory} stays on {}", self.name),
+            None => return None,
+        };
+        match self.clean() {
+            Ok(()) => None,
+            Err(error) => Some(format!("{stays}: {error}")),
+        }
+    }
+
+    fn clean(&mut self) -> Result<(), LoadError> {
         match self.parent.take() {
+            Some(_) if self.is_silent.get() => Err(LoadError::Silent),
             Some((parent, name)) => at(&parent, async |session| session.remove_tree(&name).await),
             None => Ok(()),
         }
@@ -432,11 +472,8 @@ impl Standing {
 
 impl Drop for Standing {
     fn drop(&mut self) {
-        if let Err(error) = self.clean() {
-            eprintln!(
-                "penstock: the files of the measurement stay on {}: {error}",
-                self.name
-            );
+        if let Some(stays) = self.leave() {
+            eprintln!("penstock: {stays}");
         }
         drop(self.server.take());
         drop(self.scratch.take());

@@ -24,6 +24,7 @@ use crate::exit::UsageError;
 use crate::interrupt::{self, Ended, Interrupts};
 use crate::message;
 use crate::session::Common;
+use crate::silence;
 use targets::TargetArgs;
 
 /// Measure NFS servers, the modes of ours, and this host's file system
@@ -272,7 +273,7 @@ fn told(
         // It must not turn out after the measurements that there is no place for them.
         std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
     }
-    let Some(report) = measured(common.quiet, run)? else {
+    let Some(report) = measured(common, run)? else {
         return Ok(interrupt::exit_code());
     };
     if let Some(directory) = directory {
@@ -315,7 +316,7 @@ fn usage(error: LoadError) -> anyhow::Error {
 
 /// Runs a plan on a thread of its own; `None` if it was interrupted.
 fn measured(
-    quiet: bool,
+    common: &Common,
     plan: impl FnOnce(&Stop, &mut dyn FnMut(Event<'_>)) -> Result<Report, LoadError> + Send + 'static,
 ) -> anyhow::Result<Option<Report>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -326,13 +327,18 @@ fn measured(
         let mut interrupts = Interrupts::new()?;
         let stop = Stop::default();
         let told = stop.clone();
+        let quiet = common.quiet;
         let work = tokio::task::spawn_blocking(move || {
             let line = line(quiet);
             let result = plan(&told, &mut |event| show(&line, &event));
             line.finish_and_clear();
             result
         });
-        anyhow::Ok(interrupts.watch(work, || stop.set()).await)
+        let watched = interrupts.watch(work, || stop.set());
+        anyhow::Ok(match quiet {
+            true => watched.await,
+            false => silence::told(&common.liveness(), watched).await,
+        })
     })?;
     runtime.shutdown_background();
     match ended {

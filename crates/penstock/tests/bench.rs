@@ -418,6 +418,37 @@ fn ctrl_c_ends_the_run_with_its_server_and_files() {
 }
 
 #[test]
+fn a_server_that_is_gone_ends_the_run_and_is_asked_nothing_more() {
+    let server = Served::serving(&["3"]);
+    let child = penstock()
+        .args(["bench", "random-4k", "--size=1MiB", "--seconds=600"])
+        .args(["--timeout=5", "--server", &server.url("")])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    until("the file is made and read", || {
+        server
+            .ctl(&["status", "--json"])
+            .contains("\"calls_read\":")
+    });
+    // It keeps its connections and says nothing, as one that waits for its disk for ever.
+    let pid = Pid::from_raw(server.child().id().cast_signed()).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    let said = text(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert_eq!(said.matches("no reply within 5s").count(), 2, "{said}");
+    for words in [
+        "does not answer, still trying",
+        "read: READ: no reply within 5s",
+        "not asked: the server has not answered before",
+        "stays on",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
+#[test]
 fn what_a_killed_run_left_is_removed_by_the_next() {
     let files = tempfile::tempdir().unwrap();
     let mut command = penstock();

@@ -104,10 +104,8 @@ pub fn run(plan: &Plan, stop: &Stop, tell: &mut dyn FnMut(Event<'_>)) -> Result<
     for round in 0..=plan.run.repetitions {
         measured.round(round, &standing, &around, tell)?;
     }
-    for one in &mut standing {
-        one.clean()?;
-    }
     let (rows, mut missing, refused) = measured.rows(&standing)?;
+    missing.extend(standing.iter_mut().filter_map(Standing::leave));
     tell(Event::Preparing("the generator's own ceiling"));
     let ceiling = match ceiling(plan, &around) {
         Err(LoadError::Interrupted) => return Err(LoadError::Interrupted),
@@ -239,6 +237,7 @@ impl<'a> Measured<'a> {
                 Ok(_warm_up) => {}
                 Err(LoadError::Interrupted) => return Err(LoadError::Interrupted),
                 Err(error) => {
+                    target.note(&error);
                     tell(Event::Failed {
                         step: "replay",
                         target: &target.name,
@@ -301,6 +300,10 @@ fn measure(
     let cpu = || target.cpu_seconds();
     let filled = (&place, true);
     let played = play(filled, &plan.script, plan.speed, around, ready, cpu);
+    if played.as_ref().is_err_and(LoadError::is_silence) {
+        // There is nobody who could remove anything.
+        return played;
+    }
     let removed = at(&target.place, async |session| {
         session.remove_tree(name).await
     });
