@@ -196,6 +196,10 @@ fn python(root: &Path, arguments: &[String]) -> Result<ExitCode> {
 }
 
 fn bench(root: &Path, arguments: &[String]) -> Result<ExitCode> {
+    let asks_only = |word: &String| matches!(word.as_str(), "help" | "--help" | "-h");
+    if !arguments.is_empty() && !arguments.iter().any(asks_only) {
+        levels::set_up_for_measurements();
+    }
     let mut build = Command::new(run::cargo());
     build
         .current_dir(root)

@@ -20,7 +20,7 @@ use crate::client::guest::{self, Guest};
 use crate::client::serve::{HOST, NETWORK};
 use crate::counters;
 use crate::servers::{
-    Penstock, Place, Program, Server, Start, binary, ganesha_is_installed, on_core,
+    Penstock, Place, Program, Server, Start, WITHOUT_GANESHA, binary, ganesha_is_installed, on_core,
 };
 use crate::stage::Stage;
 use crate::summary::Summary;
@@ -155,7 +155,7 @@ fn start(stage: &Stage, cpu: usize) -> Result<(Vec<Named>, Vec<String>)> {
     let mut missing = Vec::new();
     match ganesha_is_installed() {
         true => wanted.push(("ganesha", Program::Ganesha)),
-        false => missing.push("ganesha: install nfs-ganesha, nfs-ganesha-vfs and rpcbind".into()),
+        false => missing.push(WITHOUT_GANESHA.to_owned()),
     }
     let mut servers = Vec::new();
     // Ganesha has two ports.

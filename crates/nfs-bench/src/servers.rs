@@ -386,6 +386,9 @@ pub fn on_core(cpu: usize) -> Command {
     command
 }
 
+/// What a report says of Ganesha where it is not installed.
+pub const WITHOUT_GANESHA: &str = "ganesha: install nfs-ganesha, nfs-ganesha-vfs and rpcbind";
+
 /// Whether Ganesha and what it needs are installed.
 pub fn ganesha_is_installed() -> bool {
     needs::missing(needs::Need::Ganesha, Engine::Threads).is_none()

@@ -49,6 +49,11 @@ impl Options {
     }
 }
 
+/// Installs what `bench` measures with, where that is possible.
+pub(crate) fn set_up_for_measurements() {
+    setup::for_measurements();
+}
+
 /// Runs every level and prints the closing line.
 pub(crate) fn test(root: &Path, options: &Options) -> Result<ExitCode> {
     let mut levels = if options.long {

@@ -1,4 +1,5 @@
-//! Set-up: the packages the tests use, installed where we may, named where we may not.
+//! Set-up: the packages that the tests use, and those that `bench` measures with; installed where we may, named where
+//! we may not.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -7,6 +8,7 @@ use super::{Tally, newer_kernel};
 use crate::run;
 
 /// A Debian package and what needs it.
+#[derive(Clone, Copy)]
 struct Package {
     name: &'static str,
     reason: &'static str,
@@ -22,7 +24,37 @@ const fn package(name: &'static str, reason: &'static str) -> Package {
     }
 }
 
-const PACKAGES: &[Package] = &[
+const LIBNFS: Package = package("libnfs-utils", "a foreign client: nfs-ls, nfs-cat, nfs-cp");
+const GANESHA: Package = Package {
+    name: "nfs-ganesha",
+    reason: "a foreign server for our client, and one to compare ours with",
+    services: &["nfs-ganesha.service"],
+};
+const GANESHA_VFS: Package = package("nfs-ganesha-vfs", "its back end for real directories");
+const RPCBIND: Package = Package {
+    name: "rpcbind",
+    reason: "registration with it, and rpcinfo to look",
+    services: &["rpcbind.socket", "rpcbind.service"],
+};
+const XFS: Package = package("xfsprogs", "mkfs.xfs, and xfs_io, which cuts the power");
+const EXT4: Package = package("e2fsprogs", "mkfs.ext4, chattr");
+const STRACE: Package = package("strace", "counts a server's system calls");
+
+/// What `bench` measures with, or holds ours against.
+const FOR_MEASUREMENTS: &[Package] = &[
+    XFS,
+    EXT4,
+    package("fio", "the same load straight on the file system"),
+    GANESHA,
+    GANESHA_VFS,
+    RPCBIND,
+    LIBNFS,
+    STRACE,
+    package("valgrind", "counts a server's instructions"),
+];
+
+/// What the tests use.
+const FOR_TESTS: &[Package] = &[
     package(
         "gcc",
         "the linker of Rust programs; a C compiler to run on a mount",
@@ -39,25 +71,17 @@ const PACKAGES: &[Package] = &[
     ),
     package("kmod", "insmod, for that kernel's modules"),
     package("nfs-common", "mount.nfs for that kernel"),
-    package("libnfs-utils", "a foreign client: nfs-ls, nfs-cat, nfs-cp"),
-    Package {
-        name: "nfs-ganesha",
-        reason: "a foreign server for our client",
-        services: &["nfs-ganesha.service"],
-    },
-    package("nfs-ganesha-vfs", "its back end for real directories"),
+    LIBNFS,
+    GANESHA,
+    GANESHA_VFS,
     Package {
         name: "nfs-kernel-server",
         reason: "programs of the kernel's server, a foreign server for our client",
         services: &["nfs-server.service", "nfs-blkmap.service"],
     },
-    Package {
-        name: "rpcbind",
-        reason: "registration with it, and rpcinfo to look",
-        services: &["rpcbind.socket", "rpcbind.service"],
-    },
-    package("xfsprogs", "mkfs.xfs, and xfs_io, which cuts the power"),
-    package("e2fsprogs", "mkfs.ext4, chattr"),
+    RPCBIND,
+    XFS,
+    EXT4,
     package("acl", "setfacl, which grants what a file's mode does not"),
     package("btrfs-progs", "mkfs.btrfs, and btrfs, which limits space"),
     package("fuse3", "a file system that stalls on request"),
@@ -69,7 +93,7 @@ const PACKAGES: &[Package] = &[
     ),
     package("mount", "loop mounts, losetup"),
     package("systemd", "systemd-analyze, which judges the example unit"),
-    package("strace", "counts the server's system calls"),
+    STRACE,
     package(
         "tmux",
         "a terminal in which penstock top is typed into and read",
@@ -98,60 +122,90 @@ const PACKAGES: &[Package] = &[
     ),
 ];
 
-/// The packages, and what no package of the machine's own Debian has.
+/// The packages that the tests use, and what no package of the machine's own Debian has.
 pub(crate) fn all() -> Tally {
-    let mut tally = packages();
+    let mut tally = tally(installed(FOR_TESTS));
     // By what the packages brought.
     tally.merge(newer_kernel::set_up());
     tally
 }
 
-/// Installs what is missing, or says what is missing.
-fn packages() -> Tally {
-    if !Path::new("/etc/debian_version").exists() || !run::exists("apt-get") {
-        eprintln!("SKIP: set-up: not Debian; the tests need what these packages hold:");
-        print_list(&PACKAGES.iter().collect::<Vec<_>>());
-        return Tally::skip();
+/// The packages that `bench` uses. What could not be had is said, and each measurement says what it misses.
+pub(crate) fn for_measurements() {
+    if let Err(NotInstalled { why, .. }) = installed(FOR_MEASUREMENTS) {
+        eprintln!("set-up: {why}; what needs these packages is not measured");
     }
-    let missing = missing();
-    if missing.is_empty() {
-        eprintln!("==> set-up: all {} packages are here", PACKAGES.len());
+}
+
+/// Packages that are not there, and could not be had.
+struct NotInstalled {
+    why: String,
+    /// Their names, where it is known which.
+    names: Option<String>,
+}
+
+fn tally(installed: Result<(), NotInstalled>) -> Tally {
+    let Err(NotInstalled { why, names }) = installed else {
         return Tally::one(true);
+    };
+    eprintln!("SKIP: set-up: {why}; tests that need these packages skip");
+    let mut tally = Tally::skip();
+    if let Some(names) = names {
+        tally.say(&format!("set-up: not installed: {names}"));
+    }
+    tally
+}
+
+/// Installs what is missing of `packages`.
+fn installed(packages: &[Package]) -> Result<(), NotInstalled> {
+    let without_names = |why: &str| NotInstalled {
+        why: why.to_owned(),
+        names: None,
+    };
+    if !Path::new("/etc/debian_version").exists() || !run::exists("apt-get") {
+        print_list(packages);
+        return Err(without_names(
+            "not Debian, where the packages above hold what is needed",
+        ));
+    }
+    let missing = missing(packages);
+    if missing.is_empty() {
+        eprintln!("==> set-up: all {} packages are here", packages.len());
+        return Ok(());
     }
     print_list(&missing);
     if !run::is_root() {
-        eprintln!(
-            "SKIP: set-up: not root, so the packages above are not installed; tests that need them skip"
-        );
-        return Tally::skip();
+        return Err(without_names(
+            "not root, so the packages above are not installed",
+        ));
     }
-    let names: Vec<&str> = missing.iter().map(|p| p.name).collect();
     // A stale package list is the common cause of a failed install, so it is renewed first.
     let updated = apt(&["update", "-q"]);
     let _judged_by_what_is_there = apt(&[
         &["install", "-y", "-q", "--no-install-recommends"],
-        names.as_slice(),
+        names(&missing).as_slice(),
     ]
     .concat());
-    let missing_still = self::missing();
+    let missing_still = self::missing(packages);
     // One mirror that does not answer fails the update, and what is wanted can be had all the same.
     if !updated && missing_still.is_empty() {
         eprintln!("    the package list could not be renewed; everything was there all the same");
     }
     if !missing_still.is_empty() {
-        let names: Vec<&str> = missing_still.iter().map(|p| p.name).collect();
-        let names = names.join(" ");
-        eprintln!(
-            "SKIP: set-up: apt-get failed (no network?), {names} missing; tests that need them skip"
-        );
-        let mut tally = Tally::skip();
-        tally.say(&format!("set-up: not installed: {names}"));
-        return tally;
+        let names = names(&missing_still).join(" ");
+        return Err(NotInstalled {
+            why: format!("apt-get failed (no network?), {names} missing"),
+            names: Some(names),
+        });
     }
     for service in missing.iter().flat_map(|package| package.services) {
         stop(service);
     }
-    Tally::one(true)
+    Ok(())
+}
+
+fn names(packages: &[Package]) -> Vec<&'static str> {
+    packages.iter().map(|package| package.name).collect()
 }
 
 /// A service that came with a package which only its programs were wanted of is not left running.
@@ -169,17 +223,15 @@ fn stop(service: &str) {
     }
 }
 
-fn print_list(packages: &[&Package]) {
+fn print_list(packages: &[Package]) {
     for package in packages {
         eprintln!("    {:<16} {}", package.name, package.reason);
     }
 }
 
-fn missing() -> Vec<&'static Package> {
-    PACKAGES
-        .iter()
-        .filter(|package| !is_installed(package.name))
-        .collect()
+fn missing(packages: &[Package]) -> Vec<Package> {
+    let missing = |package: &&Package| !is_installed(package.name);
+    packages.iter().filter(missing).copied().collect()
 }
 
 fn is_installed(name: &str) -> bool {

@@ -14,7 +14,9 @@ use super::report::{Header, Report, Row};
 use crate::baseline::run::Kind;
 use crate::baseline::workload::Workload;
 use crate::sample::Sample;
-use crate::servers::{Penstock, Place, Program, Server, Start, ganesha_is_installed};
+use crate::servers::{
+    Penstock, Place, Program, Server, Start, WITHOUT_GANESHA, ganesha_is_installed,
+};
 use crate::stage::{Stage, output};
 use crate::turns::{Machine, Turns};
 
@@ -58,9 +60,7 @@ pub fn run(options: &Options) -> Result<Report> {
     let mut kinds = Kind::USUAL.to_vec();
     kinds.retain(|kind| options.servers.is_empty() || options.servers.contains(kind));
     if kinds.contains(&Kind::Ganesha) && !ganesha_is_installed() {
-        turns
-            .missing
-            .push("NFS-Ganesha: not installed (`bench baseline` installs it)".to_owned());
+        turns.missing.push(WITHOUT_GANESHA.to_owned());
         kinds.retain(|kind| *kind != Kind::Ganesha);
     }
     let wanted = |attack: &Attack| {

@@ -15,7 +15,9 @@ use super::report::{Header, Report, Row};
 use super::workload::Workload;
 use crate::counters;
 use crate::sample::Sample;
-use crate::servers::{Penstock, Program, Responder, Server, Start, ganesha_is_installed};
+use crate::servers::{
+    Penstock, Program, Responder, Server, Start, WITHOUT_GANESHA, ganesha_is_installed,
+};
 use crate::stage::{Stage, output};
 use crate::turns::{Machine, Turns};
 
@@ -200,32 +202,14 @@ fn start(kind: Kind, stage: &Stage, cpu: usize, wrapper: &[String]) -> Result<Se
     start.start()
 }
 
-/// The servers that take part; Ganesha is installed if it is missing and this process may do so.
+/// The servers that take part: without Ganesha where it is not installed.
 fn kinds(wanted: &[Kind], missing: &mut Vec<String>) -> Vec<Kind> {
     let mut kinds = match wanted {
         [] => Kind::USUAL.to_vec(),
         _ => wanted.to_vec(),
     };
-    if !kinds.contains(&Kind::Ganesha) || ganesha_is_installed() {
-        return kinds;
-    }
-    eprintln!("installing NFS-Ganesha");
-    let packages = [
-        "nfs-ganesha",
-        "nfs-ganesha-vfs",
-        "rpcbind",
-        "strace",
-        "valgrind",
-        "xfsprogs",
-    ];
-    let install = [
-        &["install", "-y", "-q", "--no-install-recommends"],
-        packages.as_slice(),
-    ]
-    .concat();
-    let installed = output("apt-get", &["update", "-q"]).and_then(|_| output("apt-get", &install));
-    if let Err(error) = installed {
-        missing.push(format!("NFS-Ganesha: {error:#}"));
+    if kinds.contains(&Kind::Ganesha) && !ganesha_is_installed() {
+        missing.push(WITHOUT_GANESHA.to_owned());
         kinds.retain(|kind| *kind != Kind::Ganesha);
     }
     kinds

@@ -16,7 +16,7 @@ use super::tool::{self, Ends, LOOPED_FILES, Tool, Work, small_name};
 use super::watch::watch;
 use crate::content::{Content, Data};
 use crate::counters;
-use crate::servers::ganesha_is_installed;
+use crate::servers::{WITHOUT_GANESHA, ganesha_is_installed};
 use crate::stage::{self, output};
 use crate::turns::{Machine, Turns};
 use crate::volume::Volume;
@@ -137,7 +137,7 @@ fn leave_out_what_is_not_there(rows: &mut Vec<Row>, missing: &mut Vec<String>) {
         rows.retain(|row| row.tool != Tool::Kernel);
     }
     if !ganesha_is_installed() {
-        missing.push("ganesha: install nfs-ganesha, nfs-ganesha-vfs and rpcbind".to_owned());
+        missing.push(WITHOUT_GANESHA.to_owned());
         rows.retain(|row| row.server != Server::Ganesha);
     }
     if output("which", &["nfs-cp"]).is_err() {

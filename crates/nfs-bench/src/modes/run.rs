@@ -14,7 +14,7 @@ use super::supervise::Setting;
 use super::work::{Direction, Work};
 use crate::content::Data;
 use crate::pin;
-use crate::servers::ganesha_is_installed;
+use crate::servers::{WITHOUT_GANESHA, ganesha_is_installed};
 use crate::stage::{self, output};
 use crate::turns::{Machine, Turns};
 use crate::volume::Volume;
@@ -267,7 +267,7 @@ fn contenders(options: &Options, unfs3: bool, missing: &mut Vec<String>) -> Vec<
     if ganesha_is_installed() {
         all.push(Contender::Ganesha);
     } else {
-        missing.push("ganesha: install nfs-ganesha, nfs-ganesha-vfs and rpcbind".to_owned());
+        missing.push(WITHOUT_GANESHA.to_owned());
     }
     if unfs3 {
         all.push(Contender::Unfs3);
