@@ -134,6 +134,9 @@ pub const IN_FLIGHT_PER_CONNECTION_MAX: usize = 1024;
 /// Calls of one connection that may run when one more is to wait for another run of itself, which began over
 /// an earlier connection. Beyond, and beyond half of a shard's, it is dropped: its client asks again.
 pub const IN_FLIGHT_BESIDE_AWAITED_MAX: usize = IN_FLIGHT_PER_CONNECTION_MAX / 2;
+/// What a connection keeps in mind while it is idle, bytes, beside what tokio and the kernel have for a socket: so much is
+/// taken for each of those that are open.
+pub const CONNECTION_BYTES_MAX: usize = 2304;
 /// Calls of one shard that may run at once, where the memory budget is large enough for so many
 /// ([`MEMORY_BYTES_PER_CALL_IN_FLIGHT`]); at the cap its sockets are not read.
 pub const IN_FLIGHT_PER_SHARD_MAX: usize = 8192;

@@ -109,14 +109,14 @@ const HAND_OVER_BYTES: usize = 256 << 10;
 /// Reads from one socket before other connections of the shard have their turn.
 const READS_PER_TURN: usize = 4;
 
-/// Serves a connection until its peer closes it, breaks the protocol, the server drains, or it is to go to another
-/// shard.
-pub(super) async fn serve(
+/// A connection that is to be served: what it needs is put together before its task is made, which would hold the pieces
+/// for as long as it lives.
+pub(super) fn new(
     shard: &Rc<Shard>,
     stream: TcpStream,
     entered: &Entered,
     known: Option<Known>,
-) -> Option<Moving> {
+) -> Rc<Connection> {
     let figures = Arc::clone(&entered.figures);
     let (peer, standing) = (figures.peer, figures.standing);
     let addr = peer.ip().to_canonical();
@@ -128,7 +128,7 @@ pub(super) async fn serve(
     let from_port = (addr, peer.port());
     let caller = Caller::of_connection(from_port, standing, from.unnamed(), Instant::now().into());
     let turns = shard.turns.enter(ClientKey::of(addr));
-    let connection = Rc::new(Connection {
+    Rc::new(Connection {
         shard: Rc::clone(shard),
         stream,
         from,
@@ -144,7 +144,12 @@ pub(super) async fn serve(
         gone: Rc::default(),
         figures,
         load: shard.load.enter(),
-    });
+    })
+}
+
+/// Serves a connection until its peer closes it, breaks the protocol, the server drains, or it is to go to another
+/// shard.
+pub(super) async fn serve(connection: Rc<Connection>) -> Option<Moving> {
     let end = tokio::select! {
         // All are asked each time, so their order gives nobody an advantage, and a random one costs.
         biased;
@@ -173,6 +178,7 @@ pub(super) async fn serve(
     connection.close();
     if let Err(end) = end {
         connection.count_end(&end);
+        let peer = connection.figures.peer;
         tracing::trace!(%peer, %end, "connection ended");
     }
     None
@@ -672,5 +678,20 @@ fn not_ready(error: io::Error) -> Result<Read, End> {
             waited: false,
         }),
         _ => Err(End::Io(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_idle_connection_keeps_in_mind_is_bounded() {
+        const fn bytes<F: Future>(_: fn(Rc<Connection>) -> F) -> usize {
+            size_of::<F>()
+        }
+        let bytes = bytes(serve) + size_of::<Connection>();
+        let most = limits::CONNECTION_BYTES_MAX;
+        assert!(bytes <= most, "{bytes} bytes of {most}");
     }
 }

@@ -278,10 +278,11 @@ fn begin(shard: &Rc<Shard>, accepted: Accepted, open: &Rc<Open>) {
             return;
         }
     };
+    let connection = connection::new(shard, stream, &entered, known);
     let shard = Rc::clone(shard);
     let counted = open.count();
     tokio::task::spawn_local(async move {
-        let moving = connection::serve(&shard, stream, &entered, known).await;
+        let moving = connection::serve(connection).await;
         let counters = &shard.service.counters;
         let goes_on = match moving {
             Some(moving) => shard.load.shards().give_over(moving, entered),
