@@ -33,6 +33,7 @@ use crate::front::nfs4::notify_waiters;
 use crate::front::service::Service;
 use crate::host::call_notes::CallNotes;
 use crate::host::confinement;
+use crate::host::congestion;
 use crate::host::state_dir::StateDir;
 use crate::limits;
 use crate::net::accept::{Entrance, accept};
@@ -85,6 +86,7 @@ pub struct Server {
     shard_threads: Mutex<Vec<ShardThread>>,
     shard_count: usize,
     busy_poll: BusyPoll,
+    congestion_control: Option<String>,
     drain: watch::Sender<bool>,
     facts: Facts,
     started: Instant,
@@ -151,6 +153,10 @@ impl Server {
         {
             tracing::debug!(%error, "CAP_SYS_RESOURCE stays");
         }
+        let congestion_control = config.server.congestion_control.clone();
+        if let Some(name) = &congestion_control {
+            congestion::choose(&listeners, name).map_err(StartError::Failed)?;
+        }
         ServerIdentity::current();
         let trust_loopback = config.server.trust_loopback;
         let mut facts = Facts::new(
@@ -180,6 +186,7 @@ impl Server {
             shard_threads: Mutex::new(shard_threads),
             shard_count,
             busy_poll,
+            congestion_control,
             drain,
             facts,
             started: Instant::now(),
@@ -228,6 +235,9 @@ impl Server {
                  processor busy meanwhile",
                 self.busy_poll
             ));
+        }
+        if let Some(name) = &self.congestion_control {
+            facts.push(format!("congestion control: replies are sent with {name}"));
         }
         let most = self.service.vfs.files.fds_max();
         if most < limits::FILE_CACHE_FDS_FEW {

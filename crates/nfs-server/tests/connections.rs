@@ -396,6 +396,25 @@ fn the_end_of_the_server_waits_for_calls_and_sends_their_replies() {
 }
 
 #[test]
+fn replies_are_sent_with_the_congestion_control_of_the_configuration() {
+    let served = Served::with(|config| config.server.congestion_control = Some("reno".to_owned()));
+    let shown = block_on(async {
+        let mut raw = RawConnection::connect(served.addr).await.unwrap();
+        let null = call(1, Procedure::Null, &());
+        raw.exchange(&null).await.unwrap().unwrap();
+        let mut ss = std::process::Command::new("ss");
+        ss.args(["-Htin", "sport", "="])
+            .arg(format!(":{}", served.addr.port()));
+        ss.output().expect("ss of the package iproute2")
+    });
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(
+        shown.split_whitespace().any(|word| word == "reno"),
+        "{shown}"
+    );
+}
+
+#[test]
 fn connections_are_counted_down_again() {
     let served = Served::start();
     block_on(async {

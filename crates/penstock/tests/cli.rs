@@ -74,6 +74,20 @@ fn wrong_usage_ends_with_2() {
 }
 
 #[test]
+fn a_congestion_control_that_the_kernel_has_not_ends_the_start() {
+    let empty = tempfile::tempdir().unwrap();
+    let path = empty.path().to_str().unwrap();
+    let state = format!("--state-dir={path}");
+    let serve = ["serve", path, "--listen=127.0.0.1:0", "--no-rpcbind"];
+    let output = run(&[&serve[..], &[&state, "--congestion-control=no-such"]].concat());
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let why = "congestion_control \"no-such\": this kernel has no such congestion control; \
+               /proc/sys/net/ipv4/tcp_available_congestion_control has ";
+    assert!(said.contains(why), "{said}");
+}
+
+#[test]
 fn a_server_that_is_not_there_is_a_failure() {
     let empty = tempfile::tempdir().unwrap();
     let output = run(&[

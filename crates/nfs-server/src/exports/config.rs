@@ -77,6 +77,8 @@ pub struct ServerConfig {
     pub shards: Option<usize>,
     /// How long a shard that had something to do looks for more before it sleeps.
     pub busy_poll: BusyPoll,
+    /// TCP congestion control that replies are sent with, by the kernel's name for it; `None` takes the system's.
+    pub congestion_control: Option<String>,
     /// Most threads for calls that may block; `None` takes the server's own choice.
     pub helper_threads: Option<usize>,
     /// Answer portmap and rpcbind on port 111 ourselves (needs root and no other rpcbind).
@@ -125,6 +127,7 @@ impl Default for ServerConfig {
             memory_bytes: limits::MEMORY_BYTES_DEFAULT,
             shards: None,
             busy_poll: BusyPoll::OFF,
+            congestion_control: None,
             helper_threads: None,
             portmap: false,
             rpcbind: true,

@@ -215,6 +215,10 @@ fn needs_restart(old: &ServerConfig, new: &ServerConfig) -> Vec<String> {
         ("memory", old.memory_bytes != new.memory_bytes),
         ("shards", old.shards != new.shards),
         ("busy_poll", old.busy_poll != new.busy_poll),
+        (
+            "congestion_control",
+            old.congestion_control != new.congestion_control,
+        ),
         ("helper_threads", old.helper_threads != new.helper_threads),
         ("portmap", old.portmap != new.portmap),
         ("rpcbind", old.rpcbind != new.rpcbind),

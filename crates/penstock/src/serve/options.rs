@@ -61,6 +61,9 @@ pub(crate) struct Args {
     /// example 50us. Saves the time of a wake-up for each call, and keeps a processor busy for that long. Default: 0
     #[arg(long, value_name = "TIME")]
     busy_poll: Option<BusyPoll>,
+    /// TCP congestion control that replies are sent with, for example cubic. Default: the system's
+    #[arg(long, value_name = "NAME")]
+    congestion_control: Option<String>,
     /// Answer GET /metrics over HTTP on this address, for Prometheus, for example 127.0.0.1:9150. It is open to
     /// whoever can connect
     #[arg(long, value_name = "ADDR:PORT", value_parser = config::parse_http)]
@@ -200,6 +203,9 @@ impl Args {
         server.engine = self.engine.unwrap_or(server.engine);
         server.memory_bytes = self.memory.unwrap_or(server.memory_bytes);
         server.busy_poll = self.busy_poll.unwrap_or(server.busy_poll);
+        if self.congestion_control.is_some() {
+            server.congestion_control = self.congestion_control;
+        }
         server.metrics = self.metrics.or(server.metrics);
         server.web = self.web.or(server.web);
         server.log = self.log_level.unwrap_or(server.log);

@@ -32,6 +32,7 @@ const SERVER_KEYS: &[&str] = &[
     "memory",
     "shards",
     "busy_poll",
+    "congestion_control",
     "helper_threads",
     "portmap",
     "rpcbind",
@@ -154,6 +155,9 @@ fn server(table: &DeTable<'_>, findings: &mut Findings<'_>) -> ServerConfig {
         memory_bytes: memory(&section, findings).unwrap_or(default.memory_bytes),
         shards: count(shards),
         busy_poll: busy_poll(&section, findings),
+        congestion_control: section
+            .string("congestion_control", findings)
+            .map(|item| item.value.to_owned()),
         helper_threads: count(helpers),
         portmap: section
             .boolean("portmap", findings)

@@ -43,6 +43,7 @@ engine = "threads"
 memory = "64 MiB"
 shards = 3
 busy_poll = "50us"
+congestion_control = "cubic"
 helper_threads = 0x10
 versions = ["3", "4.1"]
 lease_seconds = 30
@@ -101,6 +102,7 @@ mode = 2
         (Some(3), Some(16))
     );
     assert_eq!(config.server.busy_poll.microseconds(), 50);
+    assert_eq!(config.server.congestion_control.as_deref(), Some("cubic"));
     assert_eq!(config.server.engine, EngineChoice::Threads);
     assert_eq!(config.server.log, LogLevel::Debug);
     assert!(config.server.portmap && !config.server.rpcbind && config.server.server_groups);
