@@ -30,6 +30,10 @@ pub struct Environment {
     /// Where the targets are mounted that were measured through a mount, in their order.
     #[serde(default)]
     pub mounts: Vec<FileSystem>,
+    /// TCP congestion control that sockets of this host have unless they are told otherwise: `bbr` paces what is sent, which
+    /// over loopback costs time.
+    #[serde(default)]
+    pub congestion_control: Option<String>,
     /// Where the files are, if that is on this host.
     pub file_system: Option<FileSystem>,
     /// Share of the cores (0 to 1) that was in use before the run began: other work on the machine.
@@ -75,6 +79,7 @@ impl Environment {
             server_memory_bytes: None,
             peers: Vec::new(),
             mounts: Vec::new(),
+            congestion_control: congestion_control(),
             file_system: directory.and_then(file_system),
             busy_before: busy(),
         }
@@ -110,6 +115,10 @@ impl Environment {
         differ("memory of a server", &all(servers.0), &all(servers.1));
         let peers = (self.peers.join(", "), other.peers.join(", "));
         differ("other servers", &peers.0, &peers.1);
+        // Reports of before it was looked at say nothing of it.
+        if let (Some(old), Some(new)) = (&self.congestion_control, &other.congestion_control) {
+            differ("congestion control", old, new);
+        }
         let mounts = |of: &Self| of.mounts.iter().map(FileSystem::shown).collect::<Vec<_>>();
         differ(
             "mounts",
@@ -146,6 +155,8 @@ impl Environment {
         }
         let mounts = self.mounts.iter();
         rows.extend(mounts.map(|fs| row("Mounted", fs.shown())));
+        let congestion = self.congestion_control.clone();
+        rows.extend(congestion.map(|name| row("Congestion control", name)));
         let place = self.file_system.iter();
         rows.extend(place.map(|fs| row("File system", fs.shown())));
         rows.extend(self.busy_before.map(|share| {
@@ -183,6 +194,11 @@ pub(crate) fn kib_field(meminfo: &str, name: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
     kib.checked_mul(1024)
+}
+
+fn congestion_control() -> Option<String> {
+    let name = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").ok()?;
+    Some(name.trim().to_owned())
 }
 
 fn file_system(directory: &Path) -> Option<FileSystem> {

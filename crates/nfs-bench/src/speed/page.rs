@@ -153,14 +153,15 @@ fn place(measured: &Measured, file_system: &str, out: &mut String) {
     let disk = disk.and_then(|(_, report)| report.environment.file_system.as_ref());
     let _ = write!(
         out,
-        "\n## Where\n\nBegun {}, {:.0} s in all, commit {}, {}, {} cores, {}, {}, {file_system}; the disk: {}. In use \
-         before the first run: {busy}.\n",
+        "\n## Where\n\nBegun {}, {:.0} s in all, commit {}, {}, {} cores, {}, TCP with {}, {}, {file_system}; the disk: {}. \
+         In use before the first run: {busy}.\n",
         report.began,
         measured.seconds,
         report.commit.as_deref().unwrap_or("unknown"),
         machine.processor,
         machine.cores,
         machine.kernel,
+        machine.congestion_control.as_deref().unwrap_or("unknown"),
         match machine.peers.is_empty() {
             true => "no peer".to_owned(),
             false => machine.peers.join(", "),
