@@ -31,7 +31,7 @@ pub use loopfs::{FsKind, Knife, LoopFs};
 pub use mounted::Mounted;
 pub use netns::{Netns, Wire};
 pub use process::{Memory, Running, copy_program, output, output_within, run};
-pub use scratch::Scratch;
+pub use scratch::{Scratch, left_by};
 pub use server::{IoFigures, Server, ServerOptions, counter, operations};
 pub use uml::{Guest, GuestOutcome, Kernel, Mount, test_binary};
 pub use zram::Zram;

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read as _, Seek as _};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use nfs_deadline::{Ended, Hang, Patience, watch};
 
@@ -90,8 +90,9 @@ fn work(queue: &Mutex<Queue>) {
         let Some(mut item) = begin(&mut lock(queue)) else {
             return;
         };
+        let begun = SystemTime::now();
         let printed = printed(&mut item);
-        let said = Said::of(&item.name, printed);
+        let said = Said::of(&item.name, printed, begun);
         end(&mut lock(queue), &item, &said);
     }
 }
@@ -135,10 +136,13 @@ struct Said {
 }
 
 impl Said {
-    fn of(name: &str, ended: io::Result<(Ended, String)>) -> Self {
+    fn of(name: &str, ended: io::Result<(Ended, String)>, begun: SystemTime) -> Self {
         match ended {
             Ok((Ended::ByItself(status), printed)) => Self::by_itself(name, status, &printed),
-            Ok((Ended::Late(hang), printed)) => Self::late(name, &hang, &printed),
+            Ok((Ended::Late(hang), printed)) => {
+                let left = nfs_lab::left_by(name, begun);
+                Self::late(name, &hang, &printed, &left)
+            }
             Err(error) => Self::failed(format!("FAIL {name}: cannot be run: {error}")),
         }
     }
@@ -160,11 +164,12 @@ impl Said {
         said
     }
 
-    /// Whatever the scenario said of itself is no verdict.
-    fn late(name: &str, hang: &Hang, printed: &str) -> Self {
+    /// Whatever the scenario said of itself is no verdict; what its process has `left` could not be shown by itself.
+    fn late(name: &str, hang: &Hang, printed: &str, left: &[String]) -> Self {
         let mut said = Self::failed(format!("FAIL {name}: {}", hang.why));
         let processes = hang.processes.iter().map(String::as_str);
-        for line in printed.lines().chain(processes) {
+        let left = left.iter().map(String::as_str);
+        for line in printed.lines().chain(processes).chain(left) {
             said.rest.push_str("     ");
             said.rest.push_str(line);
             said.rest.push('\n');
@@ -234,6 +239,8 @@ fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
 
 #[cfg(test)]
 mod tests {
+    use nfs_lab::Scratch;
+
     use super::*;
 
     fn item(name: &str, script: &str) -> Item {
@@ -283,17 +290,29 @@ mod tests {
 
     #[test]
     fn who_hangs_is_a_failure_and_the_others_run() {
-        let script = "echo 'PASS a:uring (0.1 s)'; echo more >&2; exec sleep 1000";
+        let name = format!("hangs{}:uring", std::process::id());
+        let scratch = Scratch::new(&name).unwrap();
+        let log = scratch.path().join("server.log");
+        let script = format!(
+            "echo 'PASS a:uring (0.1 s)'; echo more >&2; echo last > {}; exec sleep 1000",
+            log.display()
+        );
         let mut hangs = Item {
             patience: Patience::seconds(2),
-            ..item("a:uring", script)
+            ..item(&name, &script)
         };
-        let said = Said::of("a:uring", printed(&mut hangs));
+        let begun = SystemTime::now();
+        let said = Said::of(&name, printed(&mut hangs), begun);
         assert!(!said.held);
-        assert!(said.verdict.starts_with("FAIL a:uring: it has run for 2 s"));
+        let verdict = format!("FAIL {name}: it has run for 2 s");
+        assert!(said.verdict.starts_with(&verdict), "{}", said.verdict);
         let lines: Vec<&str> = said.rest.lines().collect();
         assert_eq!(lines[..2], ["     PASS a:uring (0.1 s)", "     more"]);
         assert!(lines[2].contains(", sleep: "), "{lines:?}");
+        let end = format!("     the end of {}:", log.display());
+        let kept = format!("     kept {}", scratch.path().display());
+        let left = [end.as_str(), "       last", kept.as_str()];
+        assert_eq!(lines[lines.len() - 3..], left, "what it left is shown");
         let outcome = run(
             vec![hangs, item("b:uring", "echo 'PASS b:uring (0.1 s)'")],
             1,
