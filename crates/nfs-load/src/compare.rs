@@ -328,6 +328,11 @@ mod tests {
         assert!(matches!(error, Incomparable::Settings(_)), "{error}");
         let error = refused(|new| new.environment.kernel = "Linux 99".to_owned());
         assert!(error.to_string().contains("Linux 99"), "{error}");
+        let error = refused(|new| new.environment.congestion_control = Some("other".to_owned()));
+        assert!(error.to_string().contains("and other"), "{error}");
+        let mut of_before = old.clone();
+        of_before.environment.congestion_control = None;
+        assert!(compare(&old, &of_before, 0.05).is_ok(), "nothing is known");
         let error = refused(|new| new.repetitions = 1);
         assert_eq!(error, Incomparable::NoSpread("new"));
         let error = refused(|new| new.format = 99);

@@ -30,8 +30,8 @@ pub struct Environment {
     /// Where the targets are mounted that were measured through a mount, in their order.
     #[serde(default)]
     pub mounts: Vec<FileSystem>,
-    /// TCP congestion control that sockets of this host have unless they are told otherwise: `bbr` paces what is sent, which
-    /// over loopback costs time.
+    /// TCP congestion control that sockets of this host have unless they are told otherwise. `bbr` spreads over time what is
+    /// sent, which costs throughput over loopback.
     #[serde(default)]
     pub congestion_control: Option<String>,
     /// Where the files are, if that is on this host.

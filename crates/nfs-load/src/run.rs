@@ -195,7 +195,10 @@ fn idle_memory(
                 before_bytes,
                 after_bytes,
             }),
-            Err(error) => missing.push(format!("idle connections, {}: {error}", target.name)),
+            Err(error) => {
+                target.note(&error);
+                missing.push(format!("idle connections, {}: {error}", target.name));
+            }
         }
     }
     (found, missing)

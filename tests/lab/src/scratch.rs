@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
 
-/// Where the directories are.
+/// The directory in which those of all tests are made.
 const PARENT: &str = "/var/tmp";
 /// The times of files are of a clock that is behind by as much as it goes forward at a time: some milliseconds.
 const CLOCK_STEP: Duration = Duration::from_millis(100);

@@ -40,7 +40,7 @@ const XFS: Package = package("xfsprogs", "mkfs.xfs, and xfs_io, which cuts the p
 const EXT4: Package = package("e2fsprogs", "mkfs.ext4, chattr");
 const STRACE: Package = package("strace", "counts a server's system calls");
 
-/// What `bench` measures with, or holds ours against.
+/// The packages that `bench` measures with, or that hold what ours is compared with.
 const FOR_MEASUREMENTS: &[Package] = &[
     XFS,
     EXT4,
@@ -53,7 +53,7 @@ const FOR_MEASUREMENTS: &[Package] = &[
     package("valgrind", "counts a server's instructions"),
 ];
 
-/// What the tests use.
+/// The packages that the tests use.
 const FOR_TESTS: &[Package] = &[
     package(
         "gcc",

@@ -71,4 +71,12 @@ mod tests {
         assert!(refused.contains("reno"), "{refused}");
         assert_eq!(of_next(), "reno");
     }
+
+    #[test]
+    fn whoever_may_not_choose_is_told_what_may_be_chosen() {
+        let told = refused("dctcp", io::ErrorKind::PermissionDenied.into());
+        let why = "congestion_control \"dctcp\": this kernel lets only who has CAP_NET_ADMIN choose it; \
+                   /proc/sys/net/ipv4/tcp_allowed_congestion_control has ";
+        assert!(told.starts_with(why), "{told}");
+    }
 }

@@ -203,9 +203,7 @@ impl Args {
         server.engine = self.engine.unwrap_or(server.engine);
         server.memory_bytes = self.memory.unwrap_or(server.memory_bytes);
         server.busy_poll = self.busy_poll.unwrap_or(server.busy_poll);
-        if self.congestion_control.is_some() {
-            server.congestion_control = self.congestion_control;
-        }
+        server.congestion_control = self.congestion_control.or(server.congestion_control.take());
         server.metrics = self.metrics.or(server.metrics);
         server.web = self.web.or(server.web);
         server.log = self.log_level.unwrap_or(server.log);
