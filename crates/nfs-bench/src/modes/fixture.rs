@@ -23,6 +23,7 @@ pub(crate) fn row(work: Work, contender: Contender, rounds: &[(f64, f64, u64)]) 
         },
         user: cpu / 4.0,
         system: cpu * 3.0 / 4.0,
+        load: 512.0 / rate,
         elsewhere: 0.0,
         cached_bytes: cached,
         cached_peak_bytes: cached,

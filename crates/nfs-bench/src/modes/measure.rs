@@ -64,6 +64,9 @@ pub struct Figures {
     pub user: f64,
     /// CPU seconds of the server (or of fio) in the kernel on its own behalf.
     pub system: f64,
+    /// CPU seconds of the load, 0 of fio, which has none: where they are as many as the load took, its core was the
+    /// limit.
+    pub load: f64,
     /// CPU seconds of the machine that neither the server nor the load account for: the kernel's threads.
     pub elsewhere: f64,
     /// Bytes of the file in the page cache right after the load.
@@ -87,6 +90,11 @@ impl Figures {
     /// CPU seconds of the server per GiB: own code and kernel.
     pub fn cpu_per_gib(&self) -> f64 {
         (self.user + self.system) / self.gib()
+    }
+
+    /// For how much of the time the load's core was busy, in per cent.
+    pub fn load_percent(&self) -> f64 {
+        self.load * 100.0 / self.outcome.seconds
     }
 
     /// Bytes that the device was read, in MiB; zero where that is not known.
@@ -202,6 +210,7 @@ fn served(
         outcome,
         user: last.user,
         system: last.system,
+        load: own,
         elsewhere: (last.machine - last.user - last.system - own).max(0.0),
         cached_bytes: last.cached_bytes,
         cached_peak_bytes: most(|p| p.cached_bytes),
@@ -318,6 +327,7 @@ fn local(
         outcome,
         user,
         system,
+        load: 0.0,
         elsewhere: (machine - user - system).max(0.0),
         cached_bytes: cached,
         cached_peak_bytes: cached,

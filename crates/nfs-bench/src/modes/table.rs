@@ -90,6 +90,7 @@ impl Report {
             "user",
             "kernel",
             "elsewhere",
+            "load %",
             "cached MiB",
             "peak",
             "% of data",
@@ -131,6 +132,11 @@ impl Report {
             format!("{:.3}", of(|f| f.user / f.gib())),
             format!("{:.3}", of(|f| f.system / f.gib())),
             format!("{:.3}", of(|f| f.elsewhere / f.gib())),
+            if local {
+                "-".to_owned()
+            } else {
+                Spread::cell(row.rounds.iter().map(Figures::load_percent), 0)
+            },
             kept(mib(of(|f| f.cached_bytes as f64))),
             kept(mib(of(|f| f.cached_peak_bytes as f64))),
             kept(format!("{:.1}", of(Figures::cached_percent))),

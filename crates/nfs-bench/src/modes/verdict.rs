@@ -217,7 +217,8 @@ mod tests {
         assert_eq!(table.rows[0][1], "1500 (1000..2000)");
         assert_eq!(table.rows[0][2], "1.50", "ours against buffered");
         assert_eq!(table.rows[0][3], "-", "no peer was measured");
-        assert_eq!(table.rows[1][14], "50.0", "half of the data was cached");
+        assert_eq!(table.rows[1][12], "50 (50..50)", "half a core for the load");
+        assert_eq!(table.rows[1][15], "50.0", "half of the data was cached");
         assert!(table.markdown().contains("| penstock direct | 1500"));
     }
 }

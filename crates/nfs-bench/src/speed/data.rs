@@ -17,6 +17,11 @@ use crate::modes::work::Work;
 pub(super) const NAME: &str = "data";
 /// The workloads, each a run of its own.
 pub(super) const WORKS: [Work; 3] = [Work::SeqRead1m, Work::SeqWrite1m, Work::RandRead4k];
+/// A core was busy all the time from this share of it on: the kernel counts in ticks, and at both ends of a load there is
+/// something to wait for.
+const LOAD_BUSY_SHARE: f64 = 0.9;
+/// A core that was busy for less than this share of the time waited for the load.
+const SERVER_BUSY_SHARE: f64 = 0.8;
 /// Who takes part: whose name contains one of these.
 const WHO: [&str; 4] = ["buffered", "direct", "ganesha", "responder"];
 
@@ -41,6 +46,8 @@ struct Round {
     /// CPU seconds of the server in its own code and in the kernel.
     user: f64,
     system: f64,
+    /// CPU seconds of the load; none is told of fio, which has none.
+    load: f64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -86,15 +93,27 @@ pub(super) fn measure(directory: &Path, rounds: usize) -> Result<Data> {
 }
 
 impl Data {
-    /// A figure of whoever is called so, at the median of the rounds.
-    pub(super) fn figure(&self, work: Work, figure: Figure, target: &str) -> Option<f64> {
+    /// Who is called so at this work.
+    fn row(&self, work: Work, target: &str) -> Option<&Row> {
         let ours = Mode::ALL.map(|mode| Contender::Penstock(Engine::Uring, mode));
         let local = [true, false].map(|direct| Contender::Fio { direct });
         let others = [Contender::Ganesha, Contender::Responder];
         let mut all = ours.into_iter().chain(local).chain(others);
         let contender = all.find(|one| one.name() == target)?;
         let mut rows = self.rows.iter();
-        let row = rows.find(|row| is(&row.work, work) && is(&row.contender, contender))?;
+        rows.find(|row| is(&row.work, work) && is(&row.contender, contender))
+    }
+
+    /// In how many of how many rounds the load's core was busy all the time and the server's was not.
+    pub(super) fn rounds_of_load(&self, work: Work, target: &str) -> Option<(usize, usize)> {
+        let rounds = &self.row(work, target)?.rounds;
+        let of_load = rounds.iter().filter(|round| round.is_of_load());
+        Some((of_load.count(), rounds.len()))
+    }
+
+    /// A figure of whoever is called so, at the median of the rounds.
+    pub(super) fn figure(&self, work: Work, figure: Figure, target: &str) -> Option<f64> {
+        let row = self.row(work, target)?;
         let of = |value: fn(&Round) -> f64| median(row.rounds.iter().map(value));
         match figure {
             Figure::Throughput if work.is_random() => of(Round::calls_per_second),
@@ -118,6 +137,12 @@ impl Round {
         self.outcome.bytes as f64 / f64::from(1 << 20) / self.outcome.seconds
     }
 
+    /// Whether it tells of the load: its core had no time left, and the server's had.
+    fn is_of_load(&self) -> bool {
+        let share = |busy: f64| busy / self.outcome.seconds;
+        share(self.load) >= LOAD_BUSY_SHARE && share(self.user + self.system) <= SERVER_BUSY_SHARE
+    }
+
     fn cpu_per_gib(&self) -> f64 {
         (self.user + self.system) / (self.outcome.bytes as f64 / f64::from(1 << 30))
     }
@@ -128,6 +153,32 @@ mod tests {
     use super::*;
     use crate::modes::fixture;
 
+    fn read_again(rows: Vec<crate::modes::run::Row>) -> Data {
+        let json = serde_json::to_string(&fixture::report(rows)).unwrap();
+        serde_json::from_str(&json).unwrap()
+    }
+
+    #[test]
+    fn rounds_whose_load_had_no_time_left_and_whose_server_had_tell_of_the_load() {
+        // Rounds of one second.
+        let mut row = fixture::row(
+            Work::SeqWrite1m,
+            Contender::Ganesha,
+            &[(1024.0, 0.5, 0), (1024.0, 0.9, 0), (1024.0, 0.5, 0)],
+        );
+        for round in &mut row.rounds[..2] {
+            round.load = 0.95;
+        }
+        let data = read_again(vec![row]);
+        let of = |target| data.rounds_of_load(Work::SeqWrite1m, target);
+        assert_eq!(
+            of("ganesha"),
+            Some((1, 3)),
+            "the second server had none either"
+        );
+        assert_eq!(of("penstock direct"), None);
+    }
+
     #[test]
     fn figures_are_those_of_the_row_that_is_named() {
         let direct = Contender::Penstock(Engine::Uring, Mode::Direct);
@@ -136,8 +187,7 @@ mod tests {
             let rounds = rounds.map(|(rate, cpu, cached)| (rate / slower, cpu, cached));
             fixture::row(Work::SeqRead1m, contender, &rounds)
         });
-        let json = serde_json::to_string(&fixture::report(rows.into())).unwrap();
-        let data: Data = serde_json::from_str(&json).unwrap();
+        let data = read_again(rows.into());
         let figure = |figure, target| data.figure(Work::SeqRead1m, figure, target);
         let near = |value: Option<f64>, expected: f64| {
             let value = value.unwrap();

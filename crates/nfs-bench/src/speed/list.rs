@@ -112,9 +112,11 @@ impl Figure {
     }
 }
 
-const BUFFERED: &str = "penstock buffered";
+/// Ours, through the page cache.
+pub(super) const BUFFERED: &str = "penstock buffered";
 const DONTCACHE: &str = "penstock dontcache";
-const DIRECT: &str = "penstock direct";
+/// Ours, past the page cache.
+pub(super) const DIRECT: &str = "penstock direct";
 /// Ours with busy polling, asked by a load that polls.
 pub(super) const POLLING: &str = "penstock polling";
 const STAGED: &str = "penstock direct+staging";

@@ -17,7 +17,7 @@ pub(super) fn markdown(measured: &Measured, file_system: &str) -> String {
     let mut out = format!(
         "# The speed that the project asks of itself\n\n\
          `cargo xtask bench speed` wrote this page and [its figures](speed.json): {} of {} bars are met, {} are missed \
-         ({} of those by the responder too), {} could not be held against anything here. Every figure is the median of measurements that were taken in turn. \
+         ({} of those by who has less to do as well), {} could not be held against anything here. Every figure is the median of measurements that were taken in turn. \
          The limit is what the same load comes to against a responder that touches no file, straight on the file system, \
          in the better case of our own, or with the program that is named, as the line says. Figures of another machine say nothing about this one.\n\n",
         count(Some(true)),
@@ -48,8 +48,11 @@ pub(super) fn markdown(measured: &Measured, file_system: &str) -> String {
         let _ = writeln!(out, "{}", line(value));
     }
     out.push_str(
-        "\nWhere less is better, so is a ratio below 1. \"Nor by the responder\" is said of a bar that a server with nothing \
-         to do would miss as well: what sends the load, the loopback and the machine come to less than it asks. Where the limit is the responder's and a line of \
+        "\nWhere less is better, so is a ratio below 1. \"Nor by\" is said of a bar that somebody with less to do misses at \
+         the same load as well: a responder that touches no file, so that what sends the load, the loopback and the \
+         machine come to less than it asks; a plain program that does the same to the file system and has no network; or, \
+         one call after the other, the two together, since a server has both to do. \"The load was the limit\" is said of \
+         rounds in which the core of what sends the load had no time left and the server's had. Where the limit is the responder's and a line of \
          `penstock bench` is near it, the generator may be what was measured: `penstock bench ceiling` tells what it can \
          do. The runs `calls` and `data` have load and server each on a core of its own, and a plain program has the \
          server's; in the others they share all cores. GETATTR, ACCESS and LOOKUP ask about one file, or one name, again \
@@ -64,12 +67,6 @@ pub(super) fn markdown(measured: &Measured, file_system: &str) -> String {
 fn line(value: &Value) -> String {
     let shown = |figure: Option<f64>| figure.map_or("-".to_owned(), number);
     let ratio = |other: Option<f64>| shown(value.ours.zip(other).map(|(ours, other)| ours / other));
-    let met = match value.is_met {
-        Some(true) => "yes",
-        Some(false) if value.is_out_of_reach() => "**no**, nor by the responder",
-        Some(false) => "**no**",
-        None => "unknown",
-    };
     let limit = match (value.limit, value.limit_is) {
         (Some(limit), "ours") => number(limit),
         (limit, "") => shown(limit),
@@ -88,10 +85,30 @@ fn line(value: &Value) -> String {
         ratio(value.peer),
         ratio(value.limit),
         value.bar.clone(),
-        met.to_owned(),
+        met(value),
         format!("[{0}](#runs)", value.run),
     ];
     format!("| {} |", cells.join(" | "))
+}
+
+/// Whether the bar is met, and where not, what is known of the reason.
+fn met(value: &Value) -> String {
+    match value.is_met {
+        Some(true) => return "yes".to_owned(),
+        Some(false) => {}
+        None => return "unknown".to_owned(),
+    }
+    let mut text = "**no**".to_owned();
+    for name in &value.missed_by {
+        let _ = write!(text, ", nor by {name}");
+    }
+    if let Some((of_load @ 1.., rounds)) = value.rounds_of_load {
+        let _ = write!(
+            text,
+            "; the load was the limit in {of_load} of {rounds} rounds"
+        );
+    }
+    text
 }
 
 fn runs(measured: &Measured, out: &mut String) {
@@ -168,4 +185,37 @@ fn place(measured: &Measured, file_system: &str, out: &mut String) {
         },
         disk.map_or("unknown", |place| place.kind.as_str()),
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_that_is_missed_says_who_else_misses_it_and_whose_rounds_they_were() {
+        let of = |is_met, missed_by: &[&'static str], rounds_of_load| {
+            met(&Value {
+                label: "",
+                target: "",
+                run: "",
+                ours: None,
+                peer: None,
+                limit: None,
+                limit_is: "",
+                bar: String::new(),
+                is_met,
+                missed_by: missed_by.to_vec(),
+                rounds_of_load,
+                is_less_better: false,
+            })
+        };
+        let two = ["the responder", "local fio direct"];
+        assert_eq!(of(Some(true), &two, Some((3, 3))), "yes");
+        assert_eq!(of(None, &two, None), "unknown");
+        assert_eq!(of(Some(false), &[], Some((0, 3))), "**no**");
+        assert_eq!(
+            of(Some(false), &two, Some((1, 3))),
+            "**no**, nor by the responder, nor by local fio direct; the load was the limit in 1 of 3 rounds"
+        );
+    }
 }

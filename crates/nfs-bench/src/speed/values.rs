@@ -4,7 +4,7 @@ use nfs_load::report::{IdleMemory, Report, Row};
 use nfs_load::spread::{Spread, median};
 use serde::Serialize;
 
-use super::list::{Bar, Figure, From, LINES, Limit, Line, POLLING};
+use super::list::{BUFFERED, Bar, DIRECT, Figure, From, LINES, Limit, Line, POLLING};
 use super::{Measured, copies, data, mounts};
 use crate::baseline::run::Kind;
 use crate::sample::Sample;
@@ -32,17 +32,20 @@ pub(super) struct Value {
     pub(super) bar: String,
     /// Whether it is; `None` where something for that was not measured.
     pub(super) is_met: Option<bool>,
-    /// Whether a responder that touches no file would meet the bar at the same load; `None` where it has no such figure.
-    pub(super) responder_meets: Option<bool>,
+    /// What nobody can be better than and misses the bar at the same load as well.
+    pub(super) missed_by: Vec<&'static str>,
+    /// In how many of how many rounds the load's core was busy all the time and the server's was not: they tell of the
+    /// load. `None` where that is not known.
+    pub(super) rounds_of_load: Option<(usize, usize)>,
     /// Whether less is better.
     pub(super) is_less_better: bool,
 }
 
 impl Value {
-    /// Whether the bar is missed, and would be by a server that had nothing to do: load, transport and machine come to
-    /// less than it asks.
+    /// Whether the bar is missed, and is by who has less to do: load, transport, file system or machine come to less than
+    /// it asks.
     pub(super) fn is_out_of_reach(&self) -> bool {
-        self.is_met == Some(false) && self.responder_meets == Some(false)
+        self.is_met == Some(false) && !self.missed_by.is_empty()
     }
 }
 
@@ -98,7 +101,20 @@ fn value(measured: &Measured, line: &Line) -> Value {
             From::Mounts(_) => mounts::NAME,
         },
         is_met: is_met(line.bar, ours, peer, limit),
-        responder_meets: is_met(line.bar, responder, peer, limit),
+        missed_by: {
+            let references = references(line, responder, figure);
+            let misses =
+                |one: &(&str, f64)| is_met(line.bar, Some(one.1), peer, limit) == Some(false);
+            let missing = references.into_iter().filter(misses);
+            missing.map(|(name, _)| name).collect()
+        },
+        rounds_of_load: match line.from {
+            From::Data(work) => {
+                let data = measured.data.as_ref();
+                data.and_then(|data| data.rounds_of_load(work, line.ours))
+            }
+            From::Bench(..) | From::Calls(..) | From::Copies(..) | From::Mounts(_) => None,
+        },
         bar: bar(line),
         ours,
         peer,
@@ -106,6 +122,36 @@ fn value(measured: &Measured, line: &Line) -> Value {
         limit_is,
         is_less_better: line.figure.is_less_better(),
     }
+}
+
+/// What nobody can be better than, by name, with its figure at the load of the line.
+fn references(
+    line: &Line,
+    responder: Option<f64>,
+    figure: impl Fn(&str) -> Option<f64>,
+) -> Vec<(&'static str, f64)> {
+    // What is cached, or buffered, is not held against a direct one.
+    let local = match (line.from, line.ours) {
+        (From::Data(_), DIRECT) => Some("local fio direct"),
+        (From::Data(_), BUFFERED) => Some("local fio buffered"),
+        _ => None,
+    };
+    let one_after_the_other = match (line.figure, line.limit) {
+        (Figure::P50, Limit::Local(target)) => {
+            let both = responder.zip(figure(target));
+            both.map(|(call, file)| {
+                (
+                    "the responder and the file system, one after the other",
+                    call + file,
+                )
+            })
+        }
+        _ => None,
+    };
+    let responder = responder.map(|figure| ("the responder", figure));
+    let local = local.and_then(|name| Some((name, figure(name)?)));
+    let all = [responder, local, one_after_the_other];
+    all.into_iter().flatten().collect()
 }
 
 /// Whether a figure is what it should be.
@@ -202,10 +248,22 @@ fn ceiling(report: &Report, step: &str, figure: Figure) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::modes::work::Work;
+
+    fn line(figure: Figure, from: From, ours: &'static str, limit: Limit) -> Line {
+        Line {
+            label: "",
+            figure,
+            from,
+            ours,
+            limit,
+            bar: Bar::AtMost(250.0),
+        }
+    }
 
     #[test]
-    fn out_of_reach_is_what_is_missed_and_would_be_by_who_touches_no_file() {
-        let of = |is_met, responder_meets| {
+    fn out_of_reach_is_what_is_missed_and_is_by_who_has_less_to_do() {
+        let of = |is_met, missed_by: &[&'static str]| {
             let value = Value {
                 label: "",
                 target: "",
@@ -216,15 +274,47 @@ mod tests {
                 limit_is: "",
                 bar: String::new(),
                 is_met,
-                responder_meets,
+                missed_by: missed_by.to_vec(),
+                rounds_of_load: None,
                 is_less_better: false,
             };
             value.is_out_of_reach()
         };
-        assert!(of(Some(false), Some(false)));
-        assert!(!of(Some(false), Some(true)), "it can be done");
-        assert!(!of(Some(false), None), "nobody knows");
-        assert!(!of(Some(true), Some(false)), "it is met");
+        assert!(of(Some(false), &["the responder"]));
+        assert!(!of(Some(false), &[]), "it can be done, or nobody knows");
+        assert!(!of(Some(true), &["the responder"]), "it is met");
+    }
+
+    #[test]
+    fn one_call_after_the_other_takes_as_long_as_it_and_what_it_asks_for() {
+        let from = From::Bench("stable-alone", "write FILE_SYNC");
+        let line = line(Figure::P50, from, DIRECT, Limit::Local("local direct"));
+        let figure = |target: &str| (target == "local direct").then_some(199.0);
+        let names = |responder| {
+            let known = references(&line, responder, figure);
+            known.iter().map(|one| one.1).collect::<Vec<_>>()
+        };
+        assert_eq!(names(Some(70.0)), [70.0, 269.0]);
+        assert_eq!(names(None), [0.0; 0], "half of it says nothing");
+    }
+
+    #[test]
+    fn what_moves_data_is_held_against_a_plain_program_of_its_kind() {
+        let from = From::Data(Work::SeqRead1m);
+        let figure = |target: &str| match target {
+            "local fio direct" => Some(5245.0),
+            "local fio buffered" => Some(3667.0),
+            _ => None,
+        };
+        let of = |ours| {
+            references(
+                &line(Figure::Throughput, from, ours, Limit::Responder),
+                None,
+                figure,
+            )
+        };
+        assert_eq!(of(DIRECT), [("local fio direct", 5245.0)]);
+        assert_eq!(of(BUFFERED), [("local fio buffered", 3667.0)]);
     }
 
     #[test]
