@@ -292,6 +292,7 @@ impl Server {
             ),
             shards: self.shard_count,
             busy_poll_us: self.busy_poll.microseconds(),
+            congestion_control: self.congestion_control.clone(),
             exports: self.service.vfs.trees.load().table.exports().len(),
             connections: self.service.counters.connections.load(Ordering::Relaxed),
             blocked: self.service.blocked.list(Instant::now()),

@@ -412,6 +412,8 @@ fn replies_are_sent_with_the_congestion_control_of_the_configuration() {
         shown.split_whitespace().any(|word| word == "reno"),
         "{shown}"
     );
+    let told = served.server.status().congestion_control;
+    assert_eq!(told.as_deref(), Some("reno"));
 }
 
 #[test]

@@ -242,6 +242,7 @@ fn print_status(out: &mut impl Write, status: &Status) -> std::io::Result<()> {
         ("connections", status.connections.to_string()),
         ("blocked", clients::blocked_in_short(&status.blocked)),
         ("shards", shards_in_words(status)),
+        ("TCP", tcp_in_words(status)),
         ("engine", status.engine.clone()),
         ("handles", status.handles.clone()),
         ("capabilities", status.capabilities.clone()),
@@ -283,6 +284,14 @@ fn shards_in_words(status: &Status) -> String {
             status.shards
         ),
     }
+}
+
+/// Nothing where the operator has chosen nothing.
+fn tcp_in_words(status: &Status) -> String {
+    let chosen = status.congestion_control.as_deref();
+    chosen.map_or(String::new(), |name| {
+        format!("replies are sent with {name}")
+    })
 }
 
 fn print_reload(out: &mut impl Write, report: &ReloadReport) -> std::io::Result<()> {

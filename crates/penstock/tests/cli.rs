@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
@@ -79,9 +80,22 @@ fn a_congestion_control_that_the_kernel_has_not_ends_the_start() {
     let path = empty.path().to_str().unwrap();
     let state = format!("--state-dir={path}");
     let serve = ["serve", path, "--listen=127.0.0.1:0", "--no-rpcbind"];
-    let output = run(&[&serve[..], &[&state, "--congestion-control=no-such"]].concat());
+    let mut command = penstock();
+    command
+        .args(serve)
+        .args([&state, "--congestion-control=no-such"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // One that starts says `ready`, and would not end by itself.
+    let mut ready = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut ready).unwrap();
+    if !ready.is_empty() {
+        child.kill().unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
     let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!((&*ready, output.status.code()), ("", Some(1)), "{said}");
     let why = "congestion_control \"no-such\": this kernel has no such congestion control; \
                /proc/sys/net/ipv4/tcp_available_congestion_control has ";
     assert!(said.contains(why), "{said}");

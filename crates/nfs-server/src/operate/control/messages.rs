@@ -220,6 +220,8 @@ pub struct Status {
     pub shards: usize,
     /// How long each of them polls before it sleeps, in microseconds; 0 if they sleep at once.
     pub busy_poll_us: u64,
+    /// The TCP congestion control that replies are sent with, where the operator has chosen one; `None` is the system's.
+    pub congestion_control: Option<String>,
     /// How many exports are served.
     pub exports: usize,
     /// How many connections are open now.
