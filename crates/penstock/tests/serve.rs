@@ -720,11 +720,12 @@ fn a_crash_leaves_a_file_that_says_what_the_last_calls_were() {
         let url = format!("nfs://{}/f", server.address);
         assert_eq!(run(&["cat", &url]).stdout.len(), 5000);
         // Its reply is here before the server has noted that it was sent.
-        let noted = || text(&server.ctl(&["trace", "dump"]).stdout);
-        while !noted().contains(" READ ") {}
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while !text(&server.ctl(&["trace", "dump"]).stdout).contains("NFSv3 READ ") {
+            assert!(std::time::Instant::now() < deadline, "it notes nothing");
+        }
         server.signal(signal);
         // Sent by a process it comes once: what a fault would repeat is done by hand.
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
         let status = loop {
             if let Some(status) = server.child.try_wait().unwrap() {
                 break status;
@@ -741,7 +742,8 @@ fn a_crash_leaves_a_file_that_says_what_the_last_calls_were() {
         let path = paths.iter().find(is_told);
         let told = std::fs::read_to_string(path.unwrap_or_else(|| panic!("{paths:?}"))).unwrap();
         let by = format!("ended by signal {}", signal.as_raw());
-        for part in [&*by, "READ xid=0x", "page_cache();", "0 calls under way"] {
+        let read = "NFSv3 READ xid=0x";
+        for part in [&*by, read, "page_cache();", "0 calls under way"] {
             assert!(told.contains(part), "{part}: {told}");
         }
     }

@@ -64,8 +64,8 @@ pub struct Figures {
     pub user: f64,
     /// CPU seconds of the server (or of fio) in the kernel on its own behalf.
     pub system: f64,
-    /// CPU seconds of the load, 0 of fio, which has none: where they are as many as the load took, its core was the
-    /// limit.
+    /// CPU seconds of the load, 0 of fio, which has none. Where they are as many as [`Outcome::seconds`], the load's core
+    /// had no time left.
     pub load: f64,
     /// CPU seconds of the machine that neither the server nor the load account for: the kernel's threads.
     pub elsewhere: f64,

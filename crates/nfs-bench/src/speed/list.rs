@@ -41,7 +41,7 @@ pub(super) struct Line {
     pub(super) from: From,
     /// What of ours is looked at.
     pub(super) ours: &'static str,
-    /// What nobody can be better than.
+    /// What it is shown beside.
     pub(super) limit: Limit,
     /// What the figure is held against.
     pub(super) bar: Bar,
@@ -79,7 +79,7 @@ pub(super) enum From {
     Mounts(Copy),
 }
 
-/// What nobody can be better than.
+/// What the figure is shown beside: the most that was to be expected at the same load.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Limit {
     /// Nothing was measured.

@@ -24,7 +24,7 @@ pub(super) struct Value {
     pub(super) ours: Option<f64>,
     /// The same of NFS-Ganesha.
     pub(super) peer: Option<f64>,
-    /// What nobody can be better than.
+    /// What it is shown beside: the most that was to be expected at the same load.
     pub(super) limit: Option<f64>,
     /// What that is.
     pub(super) limit_is: &'static str,
@@ -32,7 +32,7 @@ pub(super) struct Value {
     pub(super) bar: String,
     /// Whether it is; `None` where something for that was not measured.
     pub(super) is_met: Option<bool>,
-    /// What nobody can be better than and misses the bar at the same load as well.
+    /// Who has less to do than a server and misses the bar at the same load as well.
     pub(super) missed_by: Vec<&'static str>,
     /// In how many of how many rounds the load's core was busy all the time and the server's was not: they tell of the
     /// load. `None` where that is not known.
@@ -44,7 +44,7 @@ pub(super) struct Value {
 impl Value {
     /// Whether the bar is missed, and is by who has less to do: load, transport, file system or machine come to less than
     /// it asks.
-    pub(super) fn is_out_of_reach(&self) -> bool {
+    pub(super) fn is_missed_by_others(&self) -> bool {
         self.is_met == Some(false) && !self.missed_by.is_empty()
     }
 }
@@ -102,10 +102,9 @@ fn value(measured: &Measured, line: &Line) -> Value {
         },
         is_met: is_met(line.bar, ours, peer, limit),
         missed_by: {
-            let references = references(line, responder, figure);
-            let misses =
-                |one: &(&str, f64)| is_met(line.bar, Some(one.1), peer, limit) == Some(false);
-            let missing = references.into_iter().filter(misses);
+            let others = others(line, responder, figure);
+            let misses = |other| is_met(line.bar, Some(other), peer, limit) == Some(false);
+            let missing = others.into_iter().filter(|(_, figure)| misses(*figure));
             missing.map(|(name, _)| name).collect()
         },
         rounds_of_load: match line.from {
@@ -124,8 +123,8 @@ fn value(measured: &Measured, line: &Line) -> Value {
     }
 }
 
-/// What nobody can be better than, by name, with its figure at the load of the line.
-fn references(
+/// Who has less to do than a server, by name, with the figure at the load of the line.
+fn others(
     line: &Line,
     responder: Option<f64>,
     figure: impl Fn(&str) -> Option<f64>,
@@ -262,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn out_of_reach_is_what_is_missed_and_is_by_who_has_less_to_do() {
+    fn others_are_told_of_where_they_miss_what_is_missed() {
         let of = |is_met, missed_by: &[&'static str]| {
             let value = Value {
                 label: "",
@@ -278,7 +277,7 @@ mod tests {
                 rounds_of_load: None,
                 is_less_better: false,
             };
-            value.is_out_of_reach()
+            value.is_missed_by_others()
         };
         assert!(of(Some(false), &["the responder"]));
         assert!(!of(Some(false), &[]), "it can be done, or nobody knows");
@@ -291,7 +290,7 @@ mod tests {
         let line = line(Figure::P50, from, DIRECT, Limit::Local("local direct"));
         let figure = |target: &str| (target == "local direct").then_some(199.0);
         let names = |responder| {
-            let known = references(&line, responder, figure);
+            let known = others(&line, responder, figure);
             known.iter().map(|one| one.1).collect::<Vec<_>>()
         };
         assert_eq!(names(Some(70.0)), [70.0, 269.0]);
@@ -307,7 +306,7 @@ mod tests {
             _ => None,
         };
         let of = |ours| {
-            references(
+            others(
                 &line(Figure::Throughput, from, ours, Limit::Responder),
                 None,
                 figure,
