@@ -81,7 +81,9 @@ impl FutureBoxes {
     /// }
     /// drop(held);
     /// ```
-    #[inline]
+    // Always: so the compiler makes the future where it is to lie. A COMPOUND's takes kilobytes, most of which hold
+    // nothing when it begins, and all of them would be copied.
+    #[inline(always)]
     pub fn put<'f, F: Future + 'f>(&self, future: F) -> FutureBox<'f, F::Output> {
         let layout = Layout::new::<F>();
         let kept = self.0.spare.borrow_mut().pop();

@@ -62,6 +62,8 @@ pub struct Scan {
     pub bad: Option<BadOp>,
     /// The first operation, if that is good.
     pub first: Option<Opnum>,
+    /// Bytes of the first operation with its number, if that is good.
+    pub first_len: usize,
     /// The arguments of SEQUENCE, if that is the first operation.
     pub sequence: Option<SequenceArgs>,
     /// An operation changes something.
@@ -100,14 +102,31 @@ impl<'a> Compound<'a> {
         }
     }
 
+    /// The operations behind the first, which a scan has read already; from the first on where that is bad.
+    #[must_use]
+    pub fn ops_behind_first(&self, minor: MinorVersion, scan: &Scan) -> Ops<'a> {
+        let mut ops = self.ops(minor);
+        if scan.good > 0 && ops.d.take(scan.first_len, "argarray").is_ok() {
+            ops.left = ops.left.saturating_sub(1);
+            ops.budget = ops.budget.saturating_sub(1);
+        }
+        ops
+    }
+
     /// Looks all operations through.
     #[must_use]
     pub fn scan(&self, minor: MinorVersion) -> Scan {
         let mut scan = Scan::default();
         let mut ops = self.ops(minor);
-        for op in ops.by_ref() {
+        let begin = ops.position();
+        while let Some(op) = ops.next() {
             match op {
-                Ok(op) => scan.add(&op),
+                Ok(op) => {
+                    if scan.good == 0 {
+                        scan.first_len = ops.position().saturating_sub(begin);
+                    }
+                    scan.add(&op);
+                }
                 Err(bad) => scan.bad = Some(bad),
             }
         }

@@ -255,11 +255,14 @@ async fn carry_out(
             return;
         }
     };
-    let passed = usize::from(session.is_some());
+    let ops = match session {
+        Some(_) => all.call.ops_behind_first(all.minor, &all.scan),
+        None => all.call.ops(all.minor),
+    };
     let apart = all.received.apart.take().and_then(|apart| apart.payload);
     let mut compound = Compound::new(cx, all.minor, session, apart);
     compound.holds_record = all.received.record.len() > limits::CALL_BYTES_WHOLE_MAX;
-    for op in all.call.ops(all.minor).skip(passed) {
+    for op in ops {
         let ended = match op {
             Ok(op) => {
                 let ended = one(&mut compound, &op, results, reply).await;

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::limits::COMPOUND_OPS_MAX;
 use crate::nfs4::ops::{PutfhArgs, ReadArgs, WriteArgs};
 use crate::nfs4::tests::samples::{self, Draw};
 use crate::nfs4::{Nfsstat4 as Status, StableHow4, Stateid4};
@@ -50,6 +51,26 @@ fn a_compound_comes_back_operation_by_operation() {
     assert_eq!(scan.sequence, Some(sequence()));
     assert_eq!((scan.bad, scan.trailing, scan.changes), (None, 0, false));
     assert_eq!(scan.reply_len_max, 44 + 8 + 140);
+}
+
+#[test]
+fn the_first_operation_is_not_read_twice() {
+    let first = ArgOp::Sequence(sequence());
+    for rest in [0, 1, COMPOUND_OPS_MAX - 1, COMPOUND_OPS_MAX] {
+        let mut ops = vec![first.clone()];
+        ops.extend((0..rest).map(|_| ArgOp::Putrootfh(())));
+        let bytes = encoded(1, &ops);
+        let compound = compound(&bytes);
+        let behind = compound.ops_behind_first(V1, &compound.scan(V1));
+        assert!(behind.eq(compound.ops(V1).skip(1)), "{rest} behind it");
+    }
+    let none = encoded(1, &[]);
+    let none = compound(&none);
+    assert_eq!(none.ops_behind_first(V1, &none.scan(V1)).count(), 0);
+    let bad = hex("00000000 00000001 00000001 ffffffff");
+    let bad = compound(&bad);
+    let ops: Vec<_> = bad.ops_behind_first(V1, &bad.scan(V1)).collect();
+    assert_eq!(ops, [Err(BadOp::Illegal { number: u32::MAX })]);
 }
 
 #[test]
