@@ -33,7 +33,7 @@ const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 pub struct Dispatch {
     service: Arc<Service>,
     engine: Engine,
-    runtime: Runtime,
+    pub(crate) runtime: Runtime,
     peer: Rc<Peer>,
     _state_dir: StateDir,
 }
@@ -122,7 +122,8 @@ impl Dispatch {
         }
     }
 
-    fn context(&self) -> Context {
+    /// What a call is run with that has come just now.
+    pub(crate) fn context(&self) -> Context {
         Context {
             service: Arc::clone(&self.service),
             engine: self.engine.clone(),
@@ -141,6 +142,7 @@ impl Dispatch {
             crowded: false,
             export: Cell::default(),
             mode: Cell::default(),
+            shares_looks: false,
             call_note: None,
         }
     }

@@ -20,7 +20,7 @@ use crate::operate::counters::count;
 use crate::rpc::caller::Caller;
 use crate::rpc::client_id::Peer;
 use crate::rpc::reply_cache::Origin;
-use crate::vfs::{Error, Result, Target, Trees, Turn, Vfs};
+use crate::vfs::{Attributes, Error, Result, Step, Target, Trees, Turn, Vfs};
 
 /// All that a procedure or operation needs besides its arguments.
 pub(crate) struct Context {
@@ -41,6 +41,8 @@ pub(crate) struct Context {
     pub(crate) export: Cell<Option<u32>>,
     /// The I/O mode that was decided for the READ or WRITE, once that went well.
     pub(crate) mode: Cell<Option<Mode>>,
+    /// The call is a COMPOUND whose operations change nothing: they may share a look at attributes.
+    pub(crate) shares_looks: bool,
     /// Where the call notes what it changes, if it must not run twice.
     pub(crate) call_note: Option<Arc<NotedCall>>,
     pub(crate) turn: Turn,
@@ -99,6 +101,31 @@ impl Context {
         };
         self.was_let_in(&target);
         Ok(target)
+    }
+
+    /// The attributes of an object for an operation of a COMPOUND. Where none of its operations changes anything they
+    /// are from no sooner than the call came, and a look is shared with calls that came together with it; else they are
+    /// of now, since an operation before may have changed them.
+    ///
+    /// # Errors
+    /// As [`Vfs::attributes`].
+    pub(super) async fn attributes(&self, target: &Target) -> Result<Attributes> {
+        if self.shares_looks {
+            self.vfs().attributes_since_call(target).await
+        } else {
+            self.vfs().attributes(target).await
+        }
+    }
+
+    /// What a step from a directory leads to, for an operation of a COMPOUND.
+    ///
+    /// # Errors
+    /// As [`Vfs::lookup_in`].
+    pub(super) async fn lookup(&self, directory: &Target, step: Step<'_>) -> Result<Target> {
+        let attributes = self.attributes(directory).await?;
+        let found = self.vfs().lookup_in(directory, &attributes, step).await?;
+        let (object, _) = found;
+        Ok(directory.with_object(object))
     }
 
     /// The rules of an export let the caller in.
@@ -165,4 +192,53 @@ pub(crate) fn committed_range(offset: u64, count: u32) -> Range<u64> {
         count => offset.saturating_add(count.into()),
     };
     offset..end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exports::config::{Config, ExportConfig, ServerConfig};
+    use crate::fuzzing::Dispatch;
+    use crate::host::state_dir::StateDir;
+    use crate::vfs::EntryName;
+
+    /// A program of the host changes the file between two operations of a COMPOUND.
+    #[test]
+    fn a_look_is_shared_where_nothing_changes_and_by_no_call_that_comes_later() {
+        let scratch = tempfile::tempdir().unwrap();
+        let files = scratch.path().join("files");
+        std::fs::create_dir(&files).unwrap();
+        let write = |bytes: &str| std::fs::write(files.join("file"), bytes).unwrap();
+        write("3 B");
+        let state_dir = StateDir::open(&scratch.path().join("state")).unwrap();
+        let exports = vec![ExportConfig::new(&files, "/")];
+        let config = Config::from_flags(ServerConfig::default(), exports);
+        let dispatch = Dispatch::new(&config, state_dir).unwrap();
+        dispatch.runtime.block_on(async {
+            let file_of = async |cx: &Context| {
+                let trees = cx.vfs().trees.load_full();
+                let export = &trees.table.exports()[0];
+                let root = cx.export_root(&trees, export.id).await.unwrap();
+                let name = Step::Entry(EntryName::new(b"file").unwrap());
+                cx.lookup(&root, name).await.unwrap()
+            };
+            let size = async |cx: &Context, file: &Target| {
+                let attributes = cx.attributes(file).await.unwrap();
+                attributes.stat.size
+            };
+            let mut changes_nothing = dispatch.context();
+            changes_nothing.shares_looks = true;
+            let file = file_of(&changes_nothing).await;
+            assert_eq!(size(&changes_nothing, &file).await, 3);
+            write("5 B..");
+            assert_eq!(size(&changes_nothing, &file).await, 3);
+            let changes = dispatch.context();
+            assert!(!changes.shares_looks);
+            assert_eq!(size(&changes, &file).await, 5, "of now");
+            let mut later = dispatch.context();
+            later.shares_looks = true;
+            let file = file_of(&later).await;
+            assert_eq!(size(&later, &file).await, 5, "it came after the look");
+        });
+    }
 }

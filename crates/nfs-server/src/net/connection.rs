@@ -451,6 +451,7 @@ impl Connection {
             crowded: self.is_crowded(),
             export: Cell::default(),
             mode: Cell::default(),
+            shares_looks: false,
             call_note: None,
             gone: Rc::clone(&self.gone),
         };

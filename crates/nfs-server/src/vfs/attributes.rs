@@ -123,6 +123,15 @@ impl Object {
     }
 }
 
+/// Remembers attributes that this thread has just asked for on behalf of a call, for the rest of it and for calls that
+/// came together with it.
+pub(super) fn note_look(by: &Target, object: &Object, stat: Stat) {
+    // Elsewhere another thread looks, and a change may have ended meanwhile.
+    if object.mount.local {
+        Latest::note(by.actor.call.started, object.inode_id(), stat);
+    }
+}
+
 impl Vfs {
     /// The attributes of an object as they are now.
     ///
@@ -146,10 +155,7 @@ impl Vfs {
             return Ok(Attributes { stat, fsid });
         }
         let attributes = self.attributes(target).await?;
-        // Elsewhere another thread looks, and a change may have ended meanwhile.
-        if target.object.mount.local {
-            Latest::note(came, inode, attributes.stat);
-        }
+        note_look(target, &target.object, attributes.stat);
         Ok(attributes)
     }
 

@@ -7,6 +7,7 @@ use nfs_io::Errno;
 use nfs_io::fs::{self, OFlags, OpenHow, ResolveFlags, Stat};
 use nfs_io::identity::Guard;
 
+use super::attributes::note_look;
 use super::resolve::{identity, table_failed};
 use super::{Access, Attributes, Error, FileKind, Object, Result, Step, Tree};
 use crate::operate::calls::{self, StepKind};
@@ -82,6 +83,7 @@ impl Vfs {
             let _step = calls::step(StepKind::Resolve);
             if let Some(found) = self.lookup_again(directory, name) {
                 directory.tree.found_as(&found.0, name);
+                note_look(directory, &found.0, found.1.stat);
                 return Ok(found);
             }
             let at_once = if self.files.is_overfull() {
@@ -93,7 +95,11 @@ impl Vfs {
                 // Not in the kernel's memory, or no descriptor is left: room is made where one may wait.
                 Err(Error::Errno(Errno::AGAIN | Errno::MFILE | Errno::NFILE)) => {}
                 Err(Error::NotExported) if directory.tree.export.crossmnt => {}
-                answer => return answer,
+                Ok(found) => {
+                    note_look(directory, &found.0, found.1.stat);
+                    return Ok(found);
+                }
+                Err(error) => return Err(error),
             }
         }
         let (vfs, job, name) = (Arc::clone(self), directory.clone(), name.to_vec());

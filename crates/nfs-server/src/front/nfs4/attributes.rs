@@ -216,7 +216,7 @@ async fn ask(
     wanted: &Bitmap4,
 ) -> Result<(Attributes, Option<FsFacts>)> {
     if wanted.and(&OF_FILE_SYSTEM).is_empty() {
-        let attributes = cx.vfs().attributes(target).await.map_err(status)?;
+        let attributes = cx.attributes(target).await.map_err(status)?;
         return Ok((attributes, None));
     }
     let facts = cx.vfs().file_system(target).await.map_err(status)?;

@@ -131,6 +131,7 @@ pub(crate) async fn run(
     };
     cx.caller.version = version;
     let scan = call.scan(minor);
+    cx.shares_looks = !scan.changes;
     let is_lasting = scan.changes || scan.sequence.is_none_or(|sequence| sequence.cachethis);
     let mut all = All {
         call: &call,

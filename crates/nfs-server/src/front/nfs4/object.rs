@@ -140,8 +140,7 @@ pub(super) async fn access(compound: &Compound<'_>, args: &AccessArgs, out: &mut
             };
             let wanted = known(meanings).fold(Access::NONE, |wanted, (_, needs)| wanted | *needs);
             let vfs = compound.cx.vfs();
-            // Of now: an operation of this COMPOUND may have changed them.
-            let attributes = vfs.attributes(target).await.map_err(status)?;
+            let attributes = compound.cx.attributes(target).await.map_err(status)?;
             let granted = vfs.access(target, wanted, &attributes).await;
             (meanings, granted.map_err(status)?)
         }

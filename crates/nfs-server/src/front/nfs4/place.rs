@@ -89,9 +89,8 @@ impl Place {
                 if let Some(export) = junction(cx, target, name.bytes()) {
                     return Self::of_export(cx, export).await;
                 }
-                let found = cx.vfs().lookup(target, Step::Entry(name)).await.0;
-                let (object, _) = found.map_err(status)?;
-                Ok(Self::File(Box::new(target.with_object(object))))
+                let found = cx.lookup(target, Step::Entry(name)).await;
+                Ok(Self::File(Box::new(found.map_err(status)?)))
             }
         }
     }
@@ -113,9 +112,8 @@ impl Place {
                 if root.handle == target.object.handle {
                     return above_export(cx, target).await;
                 }
-                let found = cx.vfs().lookup(target, Step::Parent).await.0;
-                let (object, _) = found.map_err(status)?;
-                Ok(Self::File(Box::new(target.with_object(object))))
+                let found = cx.lookup(target, Step::Parent).await;
+                Ok(Self::File(Box::new(found.map_err(status)?)))
             }
         }
     }
