@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use nfs_wire::nfs3::{self, Failure, Procedure, WccData};
+use nfs_wire::nfs4::ops::RESOP_LEN_MIN;
 use nfs_wire::nfs4::{ArgOp, Compound, CompoundArgs, MinorVersion, WriteHead};
 use nfs_wire::{Decode, DecodeError, Decoder, Encode, Payload, encode_to_vec};
 
@@ -82,8 +83,10 @@ pub fn nfs4_compound(minor: MinorVersion, bytes: &[u8]) {
         ran.last().and_then(|op| op.as_ref().err()).copied()
     );
     assert!(scan.trailing <= d.remaining());
+    let behind_first = ran.iter().skip(usize::from(scan.good > 0)).cloned();
+    assert!(compound.ops_behind_first(minor, &scan).eq(behind_first));
     for op in ran.iter().flatten() {
-        assert!(op.reply_len_max() <= scan.reply_len_max);
+        assert!(op.reply_len_max() >= RESOP_LEN_MIN);
     }
     write_head4(bytes, &ran);
 }

@@ -68,11 +68,6 @@ pub struct Scan {
     pub sequence: Option<SequenceArgs>,
     /// An operation changes something.
     pub changes: bool,
-    /// The most bytes that the results take, from the list's first operation on; see
-    /// [`ArgOp::reply_len_max`].
-    pub reply_len_max: usize,
-    /// Bytes of data and entries that are asked for.
-    pub data_asked: usize,
     /// Bytes behind the last operation, where none is bad: RPC has no use for them.
     pub trailing: usize,
 }
@@ -147,8 +142,6 @@ impl Scan {
         }
         self.good += 1;
         self.changes |= op.opnum().changes();
-        self.reply_len_max = self.reply_len_max.saturating_add(op.reply_len_max());
-        self.data_asked = self.data_asked.saturating_add(op.data_asked());
     }
 }
 

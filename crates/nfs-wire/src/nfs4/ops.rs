@@ -455,16 +455,6 @@ impl ArgOp<'_> {
         };
         self.opnum().reply_len_base().saturating_add(asked)
     }
-
-    /// Bytes of data or entries that it asks for, for what has to be had before it runs.
-    #[must_use]
-    pub fn data_asked(&self) -> usize {
-        match self {
-            Self::Read(args) | Self::ReadPlus(args) => bytes(args.count),
-            Self::Readdir(args) => bytes(args.maxcount),
-            _ => 0,
-        }
-    }
 }
 
 fn bytes(count: u32) -> usize {
