@@ -33,7 +33,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "target/package")]
     output: PathBuf,
     /// The profile that the program is built with
-    #[arg(long, default_value = "release")]
+    #[arg(long, default_value = "dist")]
     profile: String,
     /// Package this program instead of building one
     #[arg(long)]
