@@ -228,6 +228,9 @@ enum Part {
         /// Copy what is written out of the kernel, as any program would that looks at it
         #[arg(long)]
         copied: bool,
+        /// Look for the next call for so long before sleeping
+        #[arg(long, default_value = "0")]
+        busy_poll: BusyPoll,
     },
     /// One workload against one server; prints a sample as JSON
     Load {
@@ -423,12 +426,13 @@ fn run_part(part: Part) -> Result<()> {
             file_bytes,
             delay_us,
             copied,
+            busy_poll,
         } => {
             let answers = respond::Answers {
                 file_bytes,
                 delay: Duration::from_micros(delay_us),
                 copied,
-                busy_poll: Default::default(),
+                busy_poll,
             };
             respond::serve(port, answers)?;
         }

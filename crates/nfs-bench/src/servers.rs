@@ -63,7 +63,7 @@ pub struct Penstock<'a> {
 }
 
 /// How the responder answers; these are the options of its command line.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Responder {
     /// Size of every file in bytes.
     pub file_bytes: u64,
@@ -71,6 +71,8 @@ pub struct Responder {
     pub delay_us: u64,
     /// Whether the responder copies what is written out of the kernel.
     pub copied: bool,
+    /// How long it looks for the next call before it sleeps; not at all if not given.
+    pub busy_poll: Option<&'static str>,
 }
 
 /// The addresses and the path with which a load reaches a server.
@@ -237,6 +239,10 @@ impl Start<'_> {
                     words.extend([option.into(), number.to_string().into()]);
                 }
                 words.extend(how.copied.then(|| "--copied".into()));
+                words.extend(
+                    how.busy_poll
+                        .map(|time| format!("--busy-poll={time}").into()),
+                );
                 Ok(words)
             }
         }

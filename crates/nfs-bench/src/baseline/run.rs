@@ -63,6 +63,8 @@ pub enum Kind {
     Ganesha,
     /// A responder that touches no file: what the load and loopback can do at most.
     Responder,
+    /// The same with busy polling, asked by a load that polls, too.
+    ResponderPolling,
 }
 
 impl Kind {
@@ -77,6 +79,7 @@ impl Kind {
             Self::PenstockThreads => "penstock (threads)",
             Self::Ganesha => "ganesha",
             Self::Responder => "responder",
+            Self::ResponderPolling => "responder (polling)",
         }
     }
 
@@ -88,13 +91,14 @@ impl Kind {
             // Ganesha has the port behind its own, too.
             Self::Responder => 20_495,
             Self::PenstockPolling => 20_496,
+            Self::ResponderPolling => 20_497,
         }
     }
 
     /// How long the server, and its load, look for more before they sleep, if they do.
     pub(crate) const fn busy_poll(self) -> Option<&'static str> {
         match self {
-            Self::PenstockPolling => Some("50us"),
+            Self::PenstockPolling | Self::ResponderPolling => Some("50us"),
             Self::PenstockUring | Self::PenstockThreads | Self::Ganesha | Self::Responder => None,
         }
     }
@@ -113,10 +117,10 @@ impl Kind {
             Self::PenstockUring | Self::PenstockPolling => ours(Engine::Uring),
             Self::PenstockThreads => ours(Engine::Threads),
             Self::Ganesha => Program::Ganesha,
-            Self::Responder => Program::Responder(Responder {
+            Self::Responder | Self::ResponderPolling => Program::Responder(Responder {
                 file_bytes: 1 << 40,
-                delay_us: 0,
-                copied: false,
+                busy_poll: self.busy_poll(),
+                ..Responder::default()
             }),
         }
     }

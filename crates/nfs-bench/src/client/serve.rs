@@ -62,6 +62,7 @@ impl Server {
                 file_bytes,
                 delay_us,
                 copied: true,
+                ..Responder::default()
             })
         };
         match self {

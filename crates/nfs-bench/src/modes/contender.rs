@@ -140,8 +140,7 @@ impl Start<'_> {
             Contender::Unfs3 => Program::Unfs3(self.unfsd.context("unfsd is not there")?),
             Contender::Responder => Program::Responder(Responder {
                 file_bytes: RESPONDER_FILE_BYTES,
-                delay_us: 0,
-                copied: false,
+                ..Responder::default()
             }),
             Contender::Fio { .. } => bail!("fio serves nobody"),
         };

@@ -624,14 +624,14 @@ pub(super) const LINES: &[Line] = &[
         "the same with busy polling, of the load as well",
         (Figure::P50, From::Calls(Calls::Getattr, 1)),
         POLLING,
-        Limit::Nothing,
+        Limit::Responder,
         Bar::AtMost(15.0),
     ),
     line(
         "its price, processor µs for a call",
         (Figure::Processor, From::Calls(Calls::Getattr, 1)),
         POLLING,
-        Limit::Nothing,
+        Limit::Responder,
         Bar::AtMost(15.0),
     ),
     line(

@@ -225,6 +225,7 @@ fn calls(options: &Options, directory: &Path) -> Result<baseline::report::Report
             Kind::PenstockPolling,
             Kind::Ganesha,
             Kind::Responder,
+            Kind::ResponderPolling,
         ],
         filter: None,
         workloads: CALLS.to_vec(),

@@ -10,6 +10,8 @@ use crate::baseline::run::Kind;
 use crate::sample::Sample;
 
 const PEER: &str = "ganesha";
+/// The responder with busy polling, asked by a load that polls.
+const POLLING_RESPONDER: &str = "responder polling";
 
 /// A line of the table with its figures. What could not be measured is `None`.
 #[derive(Clone, Debug, Serialize)]
@@ -67,8 +69,7 @@ fn value(measured: &Measured, line: &Line) -> Value {
     let figure = |target: &str| figure(measured, line.from, line.figure, target);
     let (ours, peer) = (figure(line.ours), figure(PEER));
     let responder = match line.from {
-        // The load polls there, and the responder was not asked by such a load.
-        From::Calls(..) if line.ours == POLLING => None,
+        From::Calls(..) if line.ours == POLLING => figure(POLLING_RESPONDER),
         From::Calls(..) => figure("responder"),
         From::Data(_) => figure("bare responder"),
         // A copy has a file at its end.
@@ -197,6 +198,7 @@ fn figure(measured: &Measured, from: From, figure: Figure, target: &str) -> Opti
             let kind = match target {
                 PEER => Kind::Ganesha,
                 "responder" => Kind::Responder,
+                POLLING_RESPONDER => Kind::ResponderPolling,
                 POLLING => Kind::PenstockPolling,
                 _ => Kind::PenstockUring,
             };
