@@ -48,6 +48,8 @@ pub mod confine;
 pub mod crash;
 #[cfg(feature = "serve")]
 pub mod engine;
+#[cfg(feature = "serve")]
+pub mod event_loop;
 #[cfg(all(feature = "files", any(test, feature = "faults")))]
 pub mod faults;
 #[cfg(all(feature = "files", not(any(test, feature = "faults"))))]

@@ -273,6 +273,26 @@ pub const NETGROUP_BYTES_MAX: usize = 64 << 10;
 /// that long after each call. What a wake-up costs is saved by a hundredth of it.
 pub const BUSY_POLL_MICROSECONDS_MAX: u64 = 5000;
 
+/// How long an event loop that chooses itself looks for more before it sleeps, in microseconds: a little longer than a
+/// client of the same machine takes from a reply to its next call.
+pub const BUSY_POLL_AUTO_MICROSECONDS: u64 = 50;
+
+/// Length of the spans in which that event loop looks at how busy its thread was, in microseconds.
+pub const BUSY_POLL_SPAN_MICROSECONDS: u64 = 1000;
+
+/// It looks for more behind a span in which its thread was at work for at least one part in this many.
+pub const BUSY_POLL_WORK_FRACTION: u32 = 4;
+
+/// It does not behind a span in which its thread had something to do, and no processor, for more than one part in this
+/// many.
+pub const BUSY_POLL_CROWDED_FRACTION: u32 = 8;
+
+/// And not for so many milliseconds then, or twice as long as the last time if that is not long ago.
+pub const BUSY_POLL_REST_MILLISECONDS_MIN: u64 = 10;
+
+/// At most so long.
+pub const BUSY_POLL_REST_MILLISECONDS_MAX: u64 = 1000;
+
 /// Most bytes of a READ whose pages are sent from the page cache: what a pipe may hold that a user without privileges makes
 /// (`/proc/sys/fs/pipe-max-size`).
 pub const SPLICED_BYTES_MAX: usize = 1 << 20;

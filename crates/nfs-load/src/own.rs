@@ -10,12 +10,13 @@ pub struct Own {
 /// The modes of our server that are compared.
 const MODES: [&str; 4] = ["buffered", "dontcache", "direct", "auto"];
 /// What may be switched on with a mode, behind a `+`: the option of `penstock serve` that has this name.
-const EXTRAS: [&str; 5] = [
+const EXTRAS: [&str; 6] = [
     STAGING,
     "async",
     "no-stable-write-attributes",
     SPLICE,
     BUSY_POLL,
+    NO_BUSY_POLL,
 ];
 /// The ends of WRITEs wait for their neighbours: nothing but direct WRITEs has any.
 const STAGING: &str = "staging";
@@ -23,6 +24,8 @@ const STAGING: &str = "staging";
 const SPLICE: &str = "splice";
 /// Its shards look for more calls before they sleep.
 const BUSY_POLL: &str = "busy-poll=50us";
+/// They sleep as soon as there is nothing to do.
+const NO_BUSY_POLL: &str = "busy-poll=0";
 
 impl Own {
     /// The server in each of its modes, with nothing switched on.

@@ -229,7 +229,7 @@ impl Server {
                 self.shard_count,
             ),
         ];
-        if !self.busy_poll.is_off() {
+        if !self.busy_poll.is_off() && !self.busy_poll.is_auto() {
             facts.push(format!(
                 "busy polling: a shard that had something to do looks for more for {} before it sleeps, and keeps a \
                  processor busy meanwhile",
@@ -292,6 +292,7 @@ impl Server {
             ),
             shards: self.shard_count,
             busy_poll_us: self.busy_poll.microseconds(),
+            busy_poll_is_auto: self.busy_poll.is_auto(),
             congestion_control: self.congestion_control.clone(),
             exports: self.service.vfs.trees.load().table.exports().len(),
             connections: self.service.counters.connections.load(Ordering::Relaxed),

@@ -109,7 +109,7 @@ fn a_shard_that_polls_does_not_sleep_between_calls() {
 #[test]
 fn a_shard_sleeps_at_once_or_when_the_time_is_over_and_costs_nothing_then() {
     let _turn = ONE_SERVER.lock();
-    for poll in [BusyPoll::OFF, BusyPoll::of_microseconds(20)] {
+    for poll in [BusyPoll::OFF, BusyPoll::of_microseconds(20), BusyPoll::AUTO] {
         let served = Served::with(|config| {
             config.server.busy_poll = poll;
             config.server.shards = Some(2);

@@ -132,7 +132,7 @@ struct LoadArgs {
 
     /// How long the generator looks for replies before it sleeps, for example 50us: without it, at --depth=1, its own
     /// wake-ups are part of what is measured
-    #[arg(long, value_name = "TIME", default_value_t = BusyPoll::OFF)]
+    #[arg(long, value_name = "TIME", default_value_t = BusyPoll::OFF, value_parser = time_to_poll)]
     busy_poll: BusyPoll,
 
     /// Write the report into this directory: report.html, report.json, report.md
@@ -141,6 +141,16 @@ struct LoadArgs {
 
     #[command(flatten)]
     common: Common,
+}
+
+/// How long a thread polls that has to be told how long.
+fn time_to_poll(text: &str) -> Result<BusyPoll, String> {
+    match text.parse::<BusyPoll>() {
+        Ok(poll) if poll.is_auto() => {
+            Err("the generator does not choose: give a time, for example 50us".to_owned())
+        }
+        poll => poll.map_err(|error| error.to_string()),
+    }
 }
 
 fn size(text: &str) -> Result<u64, String> {

@@ -277,12 +277,13 @@ fn print_status(out: &mut impl Write, status: &Status) -> std::io::Result<()> {
 }
 
 fn shards_in_words(status: &Status) -> String {
-    match status.busy_poll_us {
-        0 => status.shards.to_string(),
-        time => format!(
-            "{}, each polls for {time} us before it sleeps",
-            status.shards
-        ),
+    let (shards, time) = (status.shards, status.busy_poll_us);
+    match time {
+        0 => shards.to_string(),
+        _ if status.busy_poll_is_auto => {
+            format!("{shards}, each polls for {time} us before it sleeps while it has much to do")
+        }
+        _ => format!("{shards}, each polls for {time} us before it sleeps"),
     }
 }
 

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use nfs_io::event_loop::{self, LoopTimes};
 use tokio::task::{JoinSet, LocalSet};
 
 use super::{Amount, Ground, Lane, Load, Name, Tally, Work};
@@ -74,7 +75,8 @@ impl Crew<'_> {
         let done = match runtime {
             Ok(runtime) => {
                 let poll = ground.around.busy_poll;
-                poll.block_on(&runtime, &LocalSet::new(), self.work(ground))
+                let (local, times) = (LocalSet::new(), LoopTimes::default());
+                event_loop::run(&runtime, &local, (poll, &times), self.work(ground))
             }
             Err(error) => {
                 ground.barrier.wait();

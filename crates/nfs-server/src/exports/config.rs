@@ -126,7 +126,7 @@ impl Default for ServerConfig {
             engine: EngineChoice::Auto,
             memory_bytes: limits::MEMORY_BYTES_DEFAULT,
             shards: None,
-            busy_poll: BusyPoll::OFF,
+            busy_poll: BusyPoll::AUTO,
             congestion_control: None,
             helper_threads: None,
             portmap: false,

@@ -1,49 +1,20 @@
 //! Which connection goes on on another shard, and when.
 //!
 //! A new connection goes where the fewest are, as nothing is known yet of what it will do. So one thread may come to
-//! have more to do than it can, and small calls on it wait behind large ones, while another sleeps. Each shard looks
+//! have more to do than it can, and small calls on it wait behind large ones, while another has nothing to do. Each shard looks
 //! now and then how long all of them were busy ([`limits::SHARD_LOOK_MILLISECONDS`]). While its own thread is busy and
-//! one that sleeps was far less so, it lets a connection go there at each look: one that has no call on its way, and for
+//! one that has nothing to do was far less so, it lets a connection go there at each look: one that has no call on its way, and for
 //! which so little is done that the other thread will be less busy with it than this one was.
 //!
-//! A thread that neither sleeps nor comes to an end of what it does, as it waits for a disk, takes no connection.
+//! A thread that does not come to an end of what it does, as it waits for a disk, takes no connection. What a thread does
+//! only to [look for more](nfs_io::event_loop) does not count.
 
 use std::cell::Cell;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-use tokio::runtime::RuntimeMetrics;
 
 use super::shards::Shards;
 use crate::limits;
-
-/// What the event loop of a shard tells everybody of its thread.
-#[derive(Default)]
-pub(super) struct ThreadLoad(OnceLock<RuntimeMetrics>);
-
-impl ThreadLoad {
-    /// Has it tell of the calling thread from now on.
-    fn tell_of_this_thread(&self) {
-        // Set once, as a shard starts once.
-        let _first = self.0.set(tokio::runtime::Handle::current().metrics());
-    }
-
-    /// How long it was busy since it started: carried something out, or waited in a system call that is not for
-    /// waiting for more to do.
-    fn busy(&self) -> Duration {
-        let metrics = self.0.get();
-        metrics.map_or(Duration::ZERO, |metrics| {
-            metrics.worker_total_busy_duration(0)
-        })
-    }
-
-    /// Whether it waits for something to do.
-    fn sleeps(&self) -> bool {
-        let metrics = self.0.get();
-        // Counted each time that it goes to sleep and each time that it wakes up.
-        metrics.is_some_and(|metrics| metrics.worker_park_unpark_count(0) % 2 == 1)
-    }
-}
 
 /// What a shard knows of all shards' loads; lives on its thread.
 pub(super) struct OwnLoad {
@@ -110,13 +81,13 @@ impl Done {
 }
 
 impl OwnLoad {
-    /// For the shard of this number, whose thread is the calling one.
+    /// For the shard of this number.
     pub(super) fn new(shards: Arc<Shards>, number: usize) -> Self {
-        if let Some(load) = shards.loads().nth(number) {
-            load.tell_of_this_thread();
-        }
         Self {
-            busy: shards.loads().map(|load| Cell::new(load.busy())).collect(),
+            busy: shards
+                .loads()
+                .map(|load| Cell::new(load.worked()))
+                .collect(),
             shards,
             number,
             looked: Cell::new(Instant::now()),
@@ -155,9 +126,9 @@ impl OwnLoad {
         self.looks.set(self.looks.get() + 1);
         let loads = self.shards.loads().zip(&self.busy);
         let busy = loads.map(|(load, before)| {
-            let busy = load.busy();
+            let busy = load.worked();
             let new = busy.saturating_sub(before.replace(busy));
-            (thousandths(new, since), load.sleeps())
+            (thousandths(new, since), !load.is_at_work())
         });
         self.way.set(way(self.number, busy));
     }
@@ -189,14 +160,14 @@ fn thousandths(part: Duration, of: Duration) -> u64 {
 }
 
 /// Where a connection of the shard `own` may go. Of each shard: for how much of the time it was busy, in thousandths, and
-/// whether it sleeps.
+/// whether it has nothing to do.
 fn way(own: usize, busy: impl Iterator<Item = (u64, bool)>) -> Option<Way> {
     let mut own_busy = 0;
     let mut least: Option<(usize, u64)> = None;
-    for (number, (busy, sleeps)) in busy.enumerate() {
+    for (number, (busy, is_free)) in busy.enumerate() {
         if number == own {
             own_busy = busy;
-        } else if sleeps && least.is_none_or(|(_, least)| busy < least) {
+        } else if is_free && least.is_none_or(|(_, least)| busy < least) {
             least = Some((number, busy));
         }
     }

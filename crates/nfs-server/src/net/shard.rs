@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use nfs_io::engine::{Engine, EngineKind, UringLimits};
-use nfs_io::{BusyPoll, FutureBoxes};
+use nfs_io::{BusyPoll, FutureBoxes, event_loop};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::LocalSet;
@@ -182,8 +182,11 @@ pub(crate) fn run(start: ShardStart) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let poll = start.busy_poll;
-    poll.block_on(&runtime, &LocalSet::new(), serve(start))
+    let (poll, shards) = (start.busy_poll, Arc::clone(&start.shards));
+    let Some(times) = shards.loads().nth(start.number) else {
+        return Err(std::io::Error::other("a shard of no number"));
+    };
+    event_loop::run(&runtime, &LocalSet::new(), (poll, times), serve(start))
 }
 
 async fn serve(start: ShardStart) -> std::io::Result<()> {

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use nfs_io::event_loop::LoopTimes;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::clients::Entered;
 use super::connection::Moving;
-use super::loads::ThreadLoad;
 use super::shard::Accepted;
 
 /// The shards, as those see them who accept connections, and each other.
@@ -19,7 +19,7 @@ pub(crate) struct Shards(Places<Inlet>);
 
 struct Inlet {
     connections: UnboundedSender<Accepted>,
-    load: ThreadLoad,
+    load: LoopTimes,
 }
 
 /// Where connections can be, and how many are.
@@ -41,13 +41,13 @@ impl Shards {
     pub(crate) fn new(shards: impl IntoIterator<Item = UnboundedSender<Accepted>>) -> Self {
         let inlet = |connections| Inlet {
             connections,
-            load: ThreadLoad::default(),
+            load: LoopTimes::default(),
         };
         Self(Places::new(shards.into_iter().map(inlet)))
     }
 
-    /// How busy each of them is, in the order of their numbers.
-    pub(super) fn loads(&self) -> impl ExactSizeIterator<Item = &ThreadLoad> {
+    /// How each of them spends its time, in the order of their numbers.
+    pub(crate) fn loads(&self) -> impl ExactSizeIterator<Item = &LoopTimes> {
         self.0.all.iter().map(|place| &place.is.load)
     }
 

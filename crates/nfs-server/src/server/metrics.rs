@@ -2,9 +2,10 @@
 
 use std::ops::Add;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nfs_io::engine::EngineFigures;
+use nfs_io::event_loop::LoopTimes;
 use nfs_io::{BufferPool, EngineKind, usage};
 
 use super::Server;
@@ -12,7 +13,7 @@ use crate::operate::metrics::{
     BUFFER_BYTES, BUILD_INFO, Builder, CONNECTIONS, ENGINE_ENDED, ENGINE_IN_FLIGHT,
     ENGINE_SUBMITTED, EXPORTS, PAGE_CACHE, PROCESS_CPU, PROCESS_RESIDENT, PROCESS_THREADS,
     REPLY_CACHE_BYTES, REPLY_CACHE_EVICTIONS, REPLY_CACHE_REPLIES, RING_OVERFLOWS, RING_SUBMITS,
-    RING_WAITED, RING_WAITING, Snapshot, UPTIME,
+    RING_WAITED, RING_WAITING, SHARDS, Snapshot, UPTIME,
 };
 
 impl Server {
@@ -46,6 +47,14 @@ impl Server {
         measure_buffers(&mut into, "send", &self.service.vfs.read_buffers);
         self.measure_engines(&mut into);
         self.measure_replies(&mut into);
+        let loads = || self.shards.loads();
+        let seconds = |time: fn(&LoopTimes) -> Duration| loads().map(time).sum::<Duration>();
+        for (doing, time) in [
+            ("work", seconds(LoopTimes::worked)),
+            ("look", seconds(LoopTimes::looked)),
+        ] {
+            into.number(&SHARDS, &[doing], time.as_secs_f64());
+        }
         measure_process(&mut into);
         self.service.vfs.surroundings.measure(&mut into);
         into.counters(&self.counters());

@@ -20,8 +20,8 @@ pub(super) struct TargetArgs {
     /// in all of them if none is named. With +staging behind direct or auto, the ends of WRITEs wait for their
     /// neighbours; with +async behind any, names are acknowledged before they are on stable storage, with
     /// +no-stable-write-attributes replies to stable WRITEs tell no attributes, with +splice behind buffered or auto
-    /// large READs are sent from the page cache without a copy, and with +busy-poll=50us threads look for more calls
-    /// for so long before they sleep
+    /// large READs are sent from the page cache without a copy, and with +busy-poll=50us threads always look for more
+    /// calls for so long before they sleep, with +busy-poll=0 never
     #[arg(
         long = "self",
         value_name = "MODES",

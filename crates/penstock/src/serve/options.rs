@@ -58,7 +58,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     memory: Option<u64>,
     /// How long a thread that serves connections looks for more before it sleeps, once it had something to do, for
-    /// example 50us. Saves the time of a wake-up for each call, and keeps a processor busy for that long. Default: 0
+    /// example 50us. Saves the time of a wake-up for each call, and keeps a processor busy for that long. `auto`: for
+    /// a short time, while it is at work for a quarter of the time or more; 0: not at all. Default: auto
     #[arg(long, value_name = "TIME")]
     busy_poll: Option<BusyPoll>,
     /// TCP congestion control that replies are sent with, for example cubic. Default: the system's

@@ -375,13 +375,13 @@ fn versions(section: &Section<'_>, findings: &mut Findings<'_>) -> Option<Versio
 
 /// How long shards poll before they sleep.
 fn busy_poll(section: &Section<'_>, findings: &mut Findings<'_>) -> BusyPoll {
-    let wanted = "a time in quotes, for example \"50us\", or 0";
+    let wanted = "a time in quotes, for example \"50us\", or \"auto\", or 0";
     let Some(item) = section.word_or_number("busy_poll", wanted, findings) else {
-        return BusyPoll::OFF;
+        return BusyPoll::AUTO;
     };
     item.value.parse().unwrap_or_else(|error| {
         findings.add(&item.span, format!("busy_poll: {error}"));
-        BusyPoll::OFF
+        BusyPoll::AUTO
     })
 }
 

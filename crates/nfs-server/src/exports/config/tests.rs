@@ -389,7 +389,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "[server]\n\nbusy_poll = \"50\"\n",
-        "p.toml:3: busy_poll: \"50\" is no time to poll for; write \"50us\", \"1ms\", or 0",
+        "p.toml:3: busy_poll: \"50\" is no time to poll for; write \"50us\", \"1ms\", \"auto\" for",
     ),
     (
         "[server]\nbusy_poll = \"6ms\"\n",
@@ -397,7 +397,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "[server]\nbusy_poll = true\n",
-        "write a time in quotes, for example \"50us\", or 0",
+        "write a time in quotes, for example \"50us\", or \"auto\", or 0",
     ),
     (
         "[server]\nversions = [\"3\",\n\"4.0\"]\n",

@@ -220,6 +220,9 @@ pub struct Status {
     pub shards: usize,
     /// How long each of them polls before it sleeps, in microseconds; 0 if they sleep at once.
     pub busy_poll_us: u64,
+    /// Whether it does only while it is at work for much of the time.
+    #[serde(default)]
+    pub busy_poll_is_auto: bool,
     /// The TCP congestion control that replies are sent with, where the operator has chosen one; `None` is the system's.
     pub congestion_control: Option<String>,
     /// How many exports are served.

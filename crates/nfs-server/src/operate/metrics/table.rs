@@ -263,6 +263,9 @@ metrics! {
          short of memory or completions had to be taken first." {}
     RING_OVERFLOWS: Counter "penstock_ring_overflows_total" "" []
         "Completions that the kernel had to keep because a ring's queue of them was full." {}
+    SHARDS: Counter "penstock_shards_seconds_total" "seconds" ["doing"]
+        "Time of the threads that serve connections, all of them together: at work, and looking for more to do before \
+         they sleep (busy_poll). They sleep for the rest of it." {}
     PROCESS_CPU: Counter "penstock_process_cpu_seconds_total" "seconds" ["mode"]
         "Processor time of the server's process, in its own code (user) and in the kernel (system)." {}
     PROCESS_RESIDENT: Gauge "penstock_process_resident_bytes" "bytes" []
