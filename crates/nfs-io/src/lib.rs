@@ -45,6 +45,8 @@ pub mod caps;
 #[cfg(feature = "serve")]
 pub mod confine;
 #[cfg(feature = "serve")]
+mod control_groups;
+#[cfg(feature = "serve")]
 pub mod crash;
 #[cfg(feature = "serve")]
 pub mod engine;
@@ -88,6 +90,8 @@ pub mod plan;
 pub mod pool;
 #[cfg(feature = "serve")]
 pub mod probe;
+#[cfg(feature = "serve")]
+pub mod processors;
 #[cfg(feature = "files")]
 mod progress;
 #[cfg(feature = "serve")]

@@ -7,10 +7,11 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use crate::limits::{CGROUP_DEPTH_MAX, CGROUP_NO_LIMIT_BYTES, KERNEL_FIGURES_BYTES_MAX};
+use crate::control_groups::{Hierarchy, Version};
+use crate::limits::{CGROUP_NO_LIMIT_BYTES, KERNEL_FIGURES_BYTES_MAX};
 
 /// The open files that are asked.
 #[derive(Debug, Default)]
@@ -42,24 +43,6 @@ struct Group {
     stat: File,
 }
 
-/// Which interface of control groups the kernel shows the memory controller in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
-    /// One hierarchy for each controller, or for some of them together.
-    V1,
-    /// One hierarchy for all controllers.
-    V2,
-}
-
-/// Where the control groups of a hierarchy are to be seen, and which of them is this process's.
-#[derive(Debug, PartialEq, Eq)]
-struct Hierarchy {
-    /// The directory that the hierarchy is mounted at.
-    mounted_at: PathBuf,
-    /// The directory of the process's own group, there or below.
-    own: PathBuf,
-}
-
 impl MemoryWatch {
     /// Opens what there is to ask. What is missing is left out.
     #[must_use]
@@ -71,7 +54,7 @@ impl MemoryWatch {
     fn open_at(proc: &Path, root: &Path) -> Self {
         let text = |name| std::fs::read_to_string(proc.join(name)).unwrap_or_default();
         let (mounts, own) = (text("self/mountinfo"), text("self/cgroup"));
-        let of = |version: Version| version.hierarchy(&mounts, &own, root);
+        let of = |version: Version| version.hierarchy("memory", (&mounts, &own), root);
         let unified = of(Version::V2);
         let pressure = Resource::ALL.map(|resource| {
             let word = resource.word();
@@ -219,85 +202,8 @@ impl Group {
     fn page_cache_bytes_max(&self) -> Option<u64> {
         let limit = self.limit_bytes()?;
         let current = read(&self.current)?.trim().parse::<u64>().ok()?;
-        let cached = self.version.file_bytes(&read(&self.stat)?);
+        let cached = file_bytes(self.version, &read(&self.stat)?);
         Some(limit.saturating_sub(current.saturating_sub(cached)))
-    }
-}
-
-impl Version {
-    /// The hierarchy of the memory controller of this version, from `/proc/self/mountinfo` and
-    /// `/proc/self/cgroup`. `None` where it is not mounted.
-    fn hierarchy(self, mounts: &str, own: &str, root: &Path) -> Option<Hierarchy> {
-        let own = own.lines().find_map(|line| self.own_group(line))?;
-        let mounted = mounts.lines().find_map(|line| self.mounted(line))?;
-        let at = root.join(mounted.at.trim_start_matches('/'));
-        // A container sees its own group as the root of the hierarchy, under the name that the host has for it.
-        let below = own.strip_prefix(mounted.root.trim_end_matches('/'));
-        let below = below.filter(|path| path.is_empty() || path.starts_with('/'));
-        let below = below.unwrap_or_default().trim_start_matches('/');
-        // Of a group outside the process's own view.
-        let outside = below.split('/').any(|name| name == "..");
-        (!outside).then(|| Hierarchy {
-            own: at.join(below),
-            mounted_at: at,
-        })
-    }
-
-    /// The path of the process's group, if this line of `/proc/self/cgroup` is of this version's memory controller.
-    fn own_group(self, line: &str) -> Option<&str> {
-        let mut fields = line.splitn(3, ':');
-        let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-        let is_ours = match self {
-            Self::V1 => controllers.split(',').any(|name| name == "memory"),
-            Self::V2 => controllers.is_empty(),
-        };
-        is_ours.then_some(path)
-    }
-
-    /// What this line of `/proc/self/mountinfo` says, if it is of this version's memory controller.
-    fn mounted(self, line: &str) -> Option<Mounted<'_>> {
-        let (mount, of_system) = line.split_once(" - ")?;
-        let mut fields = mount.split(' ').skip(3);
-        let (root, at) = (fields.next()?, fields.next()?);
-        let mut fields = of_system.split(' ');
-        let kind = fields.next()?;
-        let is_ours = match self {
-            Self::V1 => kind == "cgroup" && fields.nth(1)?.split(',').any(|name| name == "memory"),
-            Self::V2 => kind == "cgroup2",
-        };
-        is_ours.then_some(Mounted { root, at })
-    }
-
-    /// Pages of files in the cache that can be let go of, of the group and those below it, as `memory.stat` has
-    /// them, in bytes.
-    fn file_bytes(self, text: &str) -> u64 {
-        let names = match self {
-            Self::V1 => ["total_active_file ", "total_inactive_file "],
-            Self::V2 => ["active_file ", "inactive_file "],
-        };
-        let of = |name: &str| {
-            let value = text.lines().find_map(|line| line.strip_prefix(name));
-            value.and_then(|value| value.trim().parse::<u64>().ok())
-        };
-        let parts = names.map(of);
-        parts.into_iter().flatten().fold(0, u64::saturating_add)
-    }
-}
-
-/// A mounted hierarchy, as `/proc/self/mountinfo` has it.
-struct Mounted<'t> {
-    /// The group that is to be seen at the mount point.
-    root: &'t str,
-    /// The mount point.
-    at: &'t str,
-}
-
-impl Hierarchy {
-    /// The directories of the process's group and of those above it that it can see. The root of a whole hierarchy
-    /// has no limit, and no files that tell one.
-    fn own_and_above(&self) -> impl Iterator<Item = &Path> {
-        let above = self.own.ancestors().take(CGROUP_DEPTH_MAX);
-        above.take_while(|group| group.starts_with(&self.mounted_at))
     }
 }
 
@@ -307,6 +213,21 @@ fn read(file: &File) -> Option<String> {
     let len = file.read_at(&mut bytes, 0).ok()?;
     bytes.truncate(len);
     String::from_utf8(bytes).ok()
+}
+
+/// Pages of files in the cache that can be let go of, of a group and those below it, as `memory.stat` has them, in
+/// bytes.
+fn file_bytes(version: Version, text: &str) -> u64 {
+    let names = match version {
+        Version::V1 => ["total_active_file ", "total_inactive_file "],
+        Version::V2 => ["active_file ", "inactive_file "],
+    };
+    let of = |name: &str| {
+        let value = text.lines().find_map(|line| line.strip_prefix(name));
+        value.and_then(|value| value.trim().parse::<u64>().ok())
+    };
+    let parts = names.map(of);
+    parts.into_iter().flatten().fold(0, u64::saturating_add)
 }
 
 /// MemAvailable of `/proc/meminfo`, in bytes.
@@ -332,6 +253,7 @@ fn some_avg10(text: &str) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control_groups::tests::{MOUNTS, MOUNTS_OF_V1};
 
     const MEMINFO: &str =
         "MemTotal:       24612345 kB\nMemFree: 1 kB\nMemAvailable:   23000000 kB\n";
@@ -387,14 +309,6 @@ mod tests {
         assert_eq!(watch.pressures(), expected);
         assert_eq!(watch.used_bytes(), None);
     }
-
-    const MOUNTS: &str = "25 1 0:22 / /sys rw - sysfs sysfs rw\n\
-        29 25 0:26 / /groups rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
-
-    /// A machine with groups of version 1, one hierarchy for each controller, as a container sees them.
-    const MOUNTS_OF_V1: &str = "30 25 0:27 /lxc/box /groups/cpu rw shared:5 - cgroup cgroup rw,cpu,cpuacct\n\
-        31 25 0:28 /lxc/box /groups/memory rw shared:6 - cgroup cgroup rw,memory\n\
-        32 25 0:29 / /groups/unified rw shared:7 - cgroup2 cgroup2 rw\n";
 
     fn group<'t>(max: &'t str, high: &'t str, current: &'t str, stat: &'t str) -> [&'t str; 4] {
         [max, high, current, stat]
@@ -504,40 +418,6 @@ mod tests {
             "MemAvailable: -1 kB",
         ] {
             assert_eq!(available(text), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn the_own_group_is_found_where_the_process_can_see_it() {
-        let found = |version: Version, mounts, own| version.hierarchy(mounts, own, Path::new("/"));
-        let at = |mounted_at: &str, own: &str| {
-            Some(Hierarchy {
-                mounted_at: mounted_at.into(),
-                own: own.into(),
-            })
-        };
-        let (v1, v2) = (Version::V1, Version::V2);
-        let whole = at("/groups", "/groups/a/b");
-        assert_eq!(found(v2, MOUNTS, "1:cpu:/x\n0::/a/b\n"), whole);
-        assert_eq!(found(v2, MOUNTS, "0::/\n"), at("/groups", "/groups/"));
-        assert_eq!(found(v2, MOUNTS, "0::/../up\n"), None);
-        assert_eq!(found(v2, MOUNTS, "4:memory:/x\n"), None);
-        assert_eq!(found(v2, "", "0::/a\n"), None);
-        let boxed = |own: &str| at("/groups/memory", &format!("/groups/memory/{own}"));
-        let own = "3:cpu:/lxc/box/x\n4:hugetlb,memory:/lxc/box/a\n";
-        assert_eq!(found(v1, MOUNTS_OF_V1, own), boxed("a"));
-        assert_eq!(found(v1, MOUNTS_OF_V1, "4:memory:/lxc/box\n"), boxed(""));
-        // With a view of its own the process names its group from there.
-        assert_eq!(found(v1, MOUNTS_OF_V1, "4:memory:/lxc/boxes\n"), boxed(""));
-        assert_eq!(found(v1, MOUNTS, own), None);
-        for line in [
-            "",
-            " - ",
-            "1 2 3 4 - cgroup2",
-            "1 2 3 4 5 - ",
-            "x - cgroup y",
-        ] {
-            assert!(v1.mounted(line).is_none(), "{line}");
         }
     }
 

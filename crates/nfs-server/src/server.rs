@@ -85,7 +85,10 @@ pub struct Server {
     shards: Arc<Shards>,
     shard_threads: Mutex<Vec<ShardThread>>,
     shard_count: usize,
+    /// What its shards do.
     busy_poll: BusyPoll,
+    /// Whether that was left to the server.
+    busy_poll_is_auto: bool,
     congestion_control: Option<String>,
     drain: watch::Sender<bool>,
     facts: Facts,
@@ -173,7 +176,7 @@ impl Server {
         ));
         let (drain, draining) = watch::channel(false);
         let shard_count = config.server.shards.unwrap_or_else(processors);
-        let busy_poll = config.server.busy_poll;
+        let busy_poll = where_processors_are_not_rationed(config.server.busy_poll);
         let of_each = (shard_count, busy_poll);
         let (shards, shard_threads) = start_shards(of_each, &service, &clients, &facts, &draining)?;
         Ok(Self {
@@ -186,6 +189,7 @@ impl Server {
             shard_threads: Mutex::new(shard_threads),
             shard_count,
             busy_poll,
+            busy_poll_is_auto: config.server.busy_poll.is_auto(),
             congestion_control,
             drain,
             facts,
@@ -292,7 +296,7 @@ impl Server {
             ),
             shards: self.shard_count,
             busy_poll_us: self.busy_poll.microseconds(),
-            busy_poll_is_auto: self.busy_poll.is_auto(),
+            busy_poll_is_auto: self.busy_poll_is_auto,
             congestion_control: self.congestion_control.clone(),
             exports: self.service.vfs.trees.load().table.exports().len(),
             connections: self.service.counters.connections.load(Ordering::Relaxed),
@@ -779,6 +783,15 @@ fn start_shards(
         })
         .collect::<Result<_, _>>()?;
     Ok((shards, threads))
+}
+
+/// How long shards look for more, which is not at all where they would use up what their control group may have of the
+/// processors, and stand still then: but for those that were told how long.
+fn where_processors_are_not_rationed(busy_poll: BusyPoll) -> BusyPoll {
+    match busy_poll.is_auto() && nfs_io::processors::time_is_rationed() {
+        true => BusyPoll::OFF,
+        false => busy_poll,
+    }
 }
 
 fn processors() -> usize {

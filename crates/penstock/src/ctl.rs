@@ -278,12 +278,15 @@ fn print_status(out: &mut impl Write, status: &Status) -> std::io::Result<()> {
 
 fn shards_in_words(status: &Status) -> String {
     let (shards, time) = (status.shards, status.busy_poll_us);
-    match time {
-        0 => shards.to_string(),
-        _ if status.busy_poll_is_auto => {
+    match (time, status.busy_poll_is_auto) {
+        (0, false) => shards.to_string(),
+        (0, true) => {
+            format!("{shards}, none polls: the processor time of the control group is limited")
+        }
+        (_, true) => {
             format!("{shards}, each polls for {time} us before it sleeps while it has much to do")
         }
-        _ => format!("{shards}, each polls for {time} us before it sleeps"),
+        (_, false) => format!("{shards}, each polls for {time} us before it sleeps"),
     }
 }
 

@@ -1,10 +1,10 @@
 //! Which connection goes on on another shard, and when.
 //!
 //! A new connection goes where the fewest are, as nothing is known yet of what it will do. So one thread may come to
-//! have more to do than it can, and small calls on it wait behind large ones, while another has nothing to do. Each shard looks
-//! now and then how long all of them were busy ([`limits::SHARD_LOOK_MILLISECONDS`]). While its own thread is busy and
-//! one that has nothing to do was far less so, it lets a connection go there at each look: one that has no call on its way, and for
-//! which so little is done that the other thread will be less busy with it than this one was.
+//! have more to do than it can, and small calls on it wait behind large ones, while another has nothing to do. Each
+//! shard looks now and then how long all of them were busy ([`limits::SHARD_LOOK_MILLISECONDS`]). While its own thread
+//! is busy and one that has nothing to do was far less so, it lets a connection go there at each look: one that has no
+//! call on its way, and for which so little is done that the other thread will be less busy with it than this one was.
 //!
 //! A thread that does not come to an end of what it does, as it waits for a disk, takes no connection. What a thread does
 //! only to [look for more](nfs_io::event_loop) does not count.

@@ -220,7 +220,8 @@ pub struct Status {
     pub shards: usize,
     /// How long each of them polls before it sleeps, in microseconds; 0 if they sleep at once.
     pub busy_poll_us: u64,
-    /// Whether it does only while it is at work for much of the time.
+    /// Whether that was left to the server: they do only while they are at work for much of the time, and sleep at once
+    /// where the control group's processor time is limited.
     #[serde(default)]
     pub busy_poll_is_auto: bool,
     /// The TCP congestion control that replies are sent with, where the operator has chosen one; `None` is the system's.
