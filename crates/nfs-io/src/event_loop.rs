@@ -253,15 +253,17 @@ impl Judge {
         self.slept += time;
     }
 
-    /// Has it not pay for a while: twice as long as the last time if that is not long ago.
+    /// Has it not pay for a while: for twice as long as the last time if that is not long ago, and if it is not over, for
+    /// as long again.
     fn take_rest(&mut self, now: Instant) {
-        let since = now.saturating_duration_since(self.rests_until);
         let least = Duration::from_millis(BUSY_POLL_REST_MILLISECONDS_MIN);
         let most = Duration::from_millis(BUSY_POLL_REST_MILLISECONDS_MAX);
-        self.rest = match since <= self.rest {
-            true => (self.rest * 2).clamp(least, most),
-            false => least,
-        };
+        if now >= self.rests_until {
+            self.rest = match now.duration_since(self.rests_until) <= self.rest {
+                true => (self.rest * 2).clamp(least, most),
+                false => least,
+            };
+        }
         self.rests_until = now + self.rest;
     }
 }
@@ -473,6 +475,16 @@ mod tests {
             assert!(judged.span((500, crowded - 1), sleeps));
             assert!(!judged.span((500, crowded), sleeps), "sleeps: {sleeps}");
         }
+    }
+
+    #[test]
+    fn others_that_want_the_processor_while_it_rests_do_not_make_rests_longer() {
+        let mut judged = Judged::new();
+        for _ in 0..100 {
+            assert!(!judged.span((500, 500), true));
+        }
+        let rest = (1..).find(|_| judged.pays_in(1) == 1);
+        assert_eq!(rest, Some(BUSY_POLL_REST_MILLISECONDS_MIN));
     }
 
     #[test]
