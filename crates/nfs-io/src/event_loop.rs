@@ -412,6 +412,29 @@ mod tests {
         assert!(worked + looked <= begun.elapsed());
     }
 
+    #[test]
+    fn one_that_chooses_itself_looks_for_more_while_it_has_much_to_do() {
+        let times = LoopTimes::default();
+        let (runtime, _slept) = runtime();
+        let deadline = Instant::now() + PATIENCE;
+        let working = async {
+            // Others may have wanted the processor meanwhile.
+            while times.looked().is_zero() {
+                assert!(Instant::now() < deadline, "it never looks for more");
+                let working = Instant::now();
+                while working.elapsed() < Duration::from_millis(2) {}
+                // SLEEP: there is nothing to do for a while.
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        run(
+            &runtime,
+            &LocalSet::new(),
+            (BusyPoll::AUTO, &times),
+            working,
+        );
+    }
+
     /// A thread that a [`Judge`] judges, and the time.
     struct Judged {
         judge: Judge,

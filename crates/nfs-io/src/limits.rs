@@ -280,17 +280,19 @@ pub const BUSY_POLL_AUTO_MICROSECONDS: u64 = 50;
 /// Length of the spans in which that event loop looks at how busy its thread was, in microseconds.
 pub const BUSY_POLL_SPAN_MICROSECONDS: u64 = 1000;
 
-/// It looks for more behind a span in which its thread was at work for at least one part in this many.
+/// An event loop that chooses itself looks for more behind a span in which its thread was at work for at least one part
+/// in this many.
 pub const BUSY_POLL_WORK_FRACTION: u32 = 4;
 
-/// It does not behind a span in which its thread had something to do, and no processor, for more than one part in this
-/// many.
+/// An event loop that chooses itself does not look for more behind a span in which its thread had something to do, and no
+/// processor, for more than one part in this many.
 pub const BUSY_POLL_CROWDED_FRACTION: u32 = 8;
 
-/// And not for so many milliseconds then, or twice as long as the last time if that is not long ago.
+/// For how many milliseconds such an event loop does not look for more once others had its processor; for twice as long as
+/// the last time if that was soon after it had begun again.
 pub const BUSY_POLL_REST_MILLISECONDS_MIN: u64 = 10;
 
-/// At most so long.
+/// Longest time, in milliseconds, for which such an event loop does not look for more because others had its processor.
 pub const BUSY_POLL_REST_MILLISECONDS_MAX: u64 = 1000;
 
 /// Most bytes of a READ whose pages are sent from the page cache: what a pipe may hold that a user without privileges makes
