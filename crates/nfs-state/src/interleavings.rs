@@ -97,7 +97,7 @@ fn call(slot: u32, sequence: u32) -> SequenceCall {
         sequence,
         highest_slot: slot,
         cache_this: true,
-        digest: Digest([0; 16]),
+        digest: Digest(0),
         connection: None,
     }
 }

@@ -46,7 +46,7 @@
 //! // A COMPOUND. The connection keeps the session.
 //! let session = state.session(made.session)?;
 //! let call = SequenceCall { slot: 0, sequence: 1, highest_slot: 0, cache_this: true,
-//!     digest: Digest([0; 16]), connection: None };
+//!     digest: Digest(0), connection: None };
 //! let Begun::Run(request) = state.begin(&session, &call, now)? else { unreachable!("it is new") };
 //!
 //! // RECLAIM_COMPLETE, then OPEN: the record is on the disk before anything is granted.

@@ -13,9 +13,9 @@ use crate::limits;
 use crate::time::Millis;
 
 /// A digest of a request, by which a retry is told from another request with the same sequence. The driver
-/// makes it, keyed, of the bytes of all operations; of a WRITE, its data may be left out.
+/// makes it, with a seed of its own, of the bytes of all operations; of a WRITE, its data may be left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Digest(pub [u8; 16]);
+pub struct Digest(pub u64);
 
 /// What is answered to a retry of a request that was carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -239,8 +239,8 @@ pub(crate) const fn is_assured(held: usize, more: usize) -> bool {
 mod tests {
     use super::*;
 
-    const ONE: Digest = Digest([1; 16]);
-    const TWO: Digest = Digest([2; 16]);
+    const ONE: Digest = Digest(1);
+    const TWO: Digest = Digest(2);
 
     fn begin(slot: &mut Slot, seq: u32, digest: Digest) -> Result<Verdict, Error> {
         slot.begin(seq, digest, || Ok(()))

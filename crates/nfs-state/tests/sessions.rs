@@ -67,7 +67,7 @@ fn a_retry_with_other_arguments_is_none() {
     let peer = server.arrive("a", 1);
     run(&server, &peer, &call(0, 1)).finish(b"done");
     let other = SequenceCall {
-        digest: Digest([8; 16]),
+        digest: Digest(8),
         ..call(0, 1)
     };
     assert_eq!(

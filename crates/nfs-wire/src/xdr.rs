@@ -394,6 +394,11 @@ impl<'v> Encoder<'v> {
         self.out.len()
     }
 
+    /// Takes back what was written behind a [position](Self::position).
+    pub(crate) fn truncate(&mut self, position: usize) {
+        self.out.truncate(position);
+    }
+
     fn pad(&mut self, len: usize) {
         const ZEROS: [u8; 3] = [0; 3];
         let (zeros, _) = ZEROS.split_at(padding(len));

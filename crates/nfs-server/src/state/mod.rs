@@ -8,13 +8,14 @@ pub(crate) mod notices;
 mod records;
 mod watched;
 
-use std::hash::{Hash as _, Hasher as _};
+use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use foldhash::quality::RandomState;
 use nfs_io::{Lane, Sharer};
 use nfs_state::{
     Admission, Bounds, Channel, Claim, ClientId, Completion, Config, Count, CreateSession, Created,
@@ -23,7 +24,7 @@ use nfs_state::{
 };
 
 use parking_lot::Mutex;
-use siphasher::sip128::{Hasher128 as _, SipHasher13};
+use smallvec::SmallVec;
 
 use self::notices::Notices;
 use self::records::{Fresh, Records};
@@ -54,7 +55,9 @@ pub(crate) struct States {
     /// Who is to be told that a lock may be had now.
     pub(crate) notices: Arc<Notices>,
     start: Instant,
-    digest_key: [u8; 16],
+    /// Makes the digests of requests. Who finds two requests with the same one deceives himself alone, about his own
+    /// slot.
+    digests: RandomState,
 }
 
 /// On what ground a client makes state.
@@ -85,8 +88,6 @@ impl States {
         io_bytes_max: u32,
         times: (u32, u32),
     ) -> Result<Self, String> {
-        let mut digest_key = [0; 16];
-        getrandom::fill(&mut digest_key).map_err(|error| format!("random numbers: {error}"))?;
         let path = state_dir.join("clients.redb");
         let (records, found) =
             Records::open(&path, fresh()?).map_err(|error| cannot_open(&path, &error))?;
@@ -116,7 +117,7 @@ impl States {
             watched: Watched::default(),
             notices: Arc::default(),
             start: Instant::now(),
-            digest_key,
+            digests: RandomState::default(),
         })
     }
 
@@ -162,21 +163,27 @@ impl States {
     /// What tells a request from another with the same sequence: who sends it, and the bytes of its operations, in
     /// parts that follow each other. Where the parts are divided makes no difference.
     pub(crate) fn digest<const N: usize>(&self, user: Option<u32>, request: [&[u8]; N]) -> Digest {
-        let mut hasher = SipHasher13::new_with_key(&self.digest_key);
+        let mut hasher = self.digests.build_hasher();
         let len = request.iter().map(|part| part.len()).sum();
         (user, len).hash(&mut hasher);
         let first = 0..DIGESTED_BYTES.min(len);
         let last = first.end.max(len.saturating_sub(DIGESTED_BYTES))..len;
+        let mut pieces = SmallVec::<[&[u8]; 2]>::new();
         for end in [first, last] {
             let mut at = 0;
             for part in request {
                 let place = |of: usize| of.saturating_sub(at).min(part.len());
                 let digested = part.get(place(end.start)..place(end.end));
-                hasher.write(digested.unwrap_or_default());
+                pieces.extend(digested.filter(|piece| !piece.is_empty()));
                 at += part.len();
             }
         }
-        Digest(hasher.finish128().as_bytes())
+        // At once: to this hasher bytes in two pieces are others than the same in one.
+        match pieces[..] {
+            [whole] => hasher.write(whole),
+            _ => hasher.write(&pieces.concat()),
+        }
+        Digest(hasher.finish())
     }
 
     /// The permit to make state. Before a client gets something for the first time, a record of it is on the disk.

@@ -328,7 +328,7 @@ pub(crate) fn call(slot: u32, sequence: u32) -> SequenceCall {
         sequence,
         highest_slot: slot,
         cache_this: true,
-        digest: Digest([7; 16]),
+        digest: Digest(7),
         connection: None,
     }
 }

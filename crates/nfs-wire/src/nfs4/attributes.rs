@@ -4,7 +4,7 @@
 mod table;
 mod values;
 
-pub use table::{Attribute, Attributes};
+pub use table::{Attribute, AttributeWriter, Attributes};
 pub use values::{
     ChangeAttrType4, ChangePolicy4, FsLocation4, FsLocations4, FsLocationsInfo4, FsLocationsItem4,
     FsLocationsServer4, FsStatus4, Layouthint4, OpenArguments4, Pathname4, RetentionGet4,
@@ -71,6 +71,17 @@ impl AttributeError {
 }
 
 impl Attribute {
+    /// All that there are.
+    pub const ANY: Bitmap4 = {
+        let mut any = Bitmap4::EMPTY;
+        let mut rest = Self::ALL;
+        while let [first, others @ ..] = rest {
+            any.insert(first.number());
+            rest = others;
+        }
+        any
+    };
+
     /// Its bit in a set.
     #[must_use]
     pub const fn bit(self) -> Bitmap4 {
@@ -119,7 +130,7 @@ impl<'a> Fattr4<'a> {
     /// [`AttributeError::NotSupported`] for an attribute that is not known here, behind which nothing can be
     /// read; [`AttributeError::BadXdr`].
     pub fn decode_values(&self) -> Result<Attributes<'a>, AttributeError> {
-        if !self.attrmask.is_within(&Attribute::those(|_| true)) {
+        if !self.attrmask.is_within(&Attribute::ANY) {
             return Err(AttributeError::NotSupported);
         }
         Attributes::decode_values(&self.attrmask, self.attr_vals.0)
@@ -142,6 +153,36 @@ impl<'a> Fattr4<'a> {
             return Err(AttributeError::Inval);
         }
         Ok(values)
+    }
+
+    /// Writes a `fattr4` of those attributes of `asked` that `write` has a value of, in the order of their numbers; it gives
+    /// `None` for the others. Only these are asked for, so that a server puts together no more than a client wants.
+    pub fn encode_each(
+        asked: &Bitmap4,
+        e: &mut Encoder<'_>,
+        write: impl Fn(&mut AttributeWriter<'_, '_>) -> Option<()>,
+    ) {
+        let begin = e.position();
+        let mut mask = asked.and(&Attribute::ANY);
+        loop {
+            mask.encode(e);
+            let mut missing = Bitmap4::EMPTY;
+            e.opaque_of(|e| {
+                for number in mask.iter() {
+                    let written = Attribute::try_from(number)
+                        .ok()
+                        .and_then(|asked| write(&mut AttributeWriter::new(asked, e)));
+                    if written.is_none() {
+                        missing.insert(number);
+                    }
+                }
+            });
+            if missing.is_empty() {
+                return;
+            }
+            e.truncate(begin);
+            mask = mask.minus(&missing);
+        }
     }
 
     /// What a client asks to be compared: VERIFY and NVERIFY.

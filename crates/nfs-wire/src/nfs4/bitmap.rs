@@ -142,11 +142,12 @@ impl Bitmap4 {
 
     /// The numbers below 128, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + use<> {
-        let bases = (0_u32..).step_by(WORD_BITS as usize);
-        self.words.into_iter().zip(bases).flat_map(|(word, base)| {
-            core::iter::successors(Some(word), |rest| Some(rest & rest.wrapping_sub(1)))
-                .take_while(|rest| *rest != 0)
-                .map(move |rest| base + rest.trailing_zeros())
+        let [a, b, c, d] = self.words.map(u128::from);
+        let mut rest = a | b << WORD_BITS | c << (2 * WORD_BITS) | d << (3 * WORD_BITS);
+        core::iter::from_fn(move || {
+            let number = (rest != 0).then(|| rest.trailing_zeros())?;
+            rest &= rest - 1;
+            Some(number)
         })
     }
 

@@ -114,14 +114,22 @@ impl<'a> Compound<'a> {
         let mut scan = Scan::default();
         let mut ops = self.ops(minor);
         let begin = ops.position();
-        while let Some(op) = ops.next() {
-            match op {
+        if let Some(first) = ops.next() {
+            match first {
                 Ok(op) => {
-                    if scan.good == 0 {
-                        scan.first_len = ops.position().saturating_sub(begin);
+                    scan.first = Some(op.opnum());
+                    scan.first_len = ops.position().saturating_sub(begin);
+                    if let ArgOp::Sequence(args) = op {
+                        scan.sequence = Some(args);
                     }
-                    scan.add(&op);
+                    scan.add(op.opnum());
                 }
+                Err(bad) => scan.bad = Some(bad),
+            }
+        }
+        while let Some(passed) = ops.step(Ops::pass) {
+            match passed {
+                Ok(opnum) => scan.add(opnum),
                 Err(bad) => scan.bad = Some(bad),
             }
         }
@@ -133,20 +141,27 @@ impl<'a> Compound<'a> {
 }
 
 impl Scan {
-    fn add(&mut self, op: &ArgOp<'_>) {
-        if self.good == 0 {
-            self.first = Some(op.opnum());
-            if let ArgOp::Sequence(args) = op {
-                self.sequence = Some(*args);
-            }
-        }
+    fn add(&mut self, op: Opnum) {
         self.good += 1;
-        self.changes |= op.opnum().changes();
+        self.changes |= op.changes();
     }
 }
 
 impl<'a> Ops<'a> {
     fn read(&mut self) -> Result<ArgOp<'a>, BadOp> {
+        let opnum = self.opnum()?;
+        ArgOp::decode_args(opnum, &mut self.d).map_err(bad_args(opnum))
+    }
+
+    /// Reads an operation, and keeps nothing of it but which one it is.
+    fn pass(&mut self) -> Result<Opnum, BadOp> {
+        let opnum = self.opnum()?;
+        opnum.pass_args(&mut self.d).map_err(bad_args(opnum))?;
+        Ok(opnum)
+    }
+
+    /// Reads which operation is next; its arguments follow.
+    fn opnum(&mut self) -> Result<Opnum, BadOp> {
         let minor = self.minor;
         self.budget = self.budget.checked_sub(1).ok_or(BadOp::TooMany { minor })?;
         let number = self
@@ -160,10 +175,20 @@ impl<'a> Ops<'a> {
             Available::Yes | Available::Unknown => return Err(illegal),
             Available::NotSupported => return Err(BadOp::NotSupported { opnum }),
         }
-        ArgOp::decode_args(opnum, &mut self.d).map_err(|error| BadOp::BadXdr {
-            opnum: Some(opnum),
-            error,
-        })
+        Ok(opnum)
+    }
+
+    /// Goes on by one operation, which `read` reads; by none where there is none, or the one before was bad.
+    fn step<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, BadOp>,
+    ) -> Option<Result<T, BadOp>> {
+        self.left = self.left.checked_sub(1)?;
+        let op = read(self);
+        if op.is_err() {
+            self.left = 0;
+        }
+        Some(op)
     }
 
     /// How many bytes of the record lie before the next operation.
@@ -177,12 +202,15 @@ impl<'a> Iterator for Ops<'a> {
     type Item = Result<ArgOp<'a>, BadOp>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.left = self.left.checked_sub(1)?;
-        let op = self.read();
-        if op.is_err() {
-            self.left = 0;
-        }
-        Some(op)
+        self.step(Self::read)
+    }
+}
+
+/// What an operation is whose arguments cannot be decoded.
+fn bad_args(opnum: Opnum) -> impl FnOnce(DecodeError) -> BadOp {
+    move |error| BadOp::BadXdr {
+        opnum: Some(opnum),
+        error,
     }
 }
 

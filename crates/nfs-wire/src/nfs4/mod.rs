@@ -24,10 +24,10 @@ mod write_head;
 
 pub use acl::*;
 pub use attributes::{
-    Attribute, AttributeError, Attributes, ChangeAttrType4, ChangePolicy4, FsLocation4,
-    FsLocations4, FsLocationsInfo4, FsLocationsItem4, FsLocationsServer4, FsStatus4, Layouthint4,
-    OpenArguments4, Pathname4, RetentionGet4, RetentionSet4, SecLabel4, Source, ThresholdItem4,
-    Use,
+    Attribute, AttributeError, AttributeWriter, Attributes, ChangeAttrType4, ChangePolicy4,
+    FsLocation4, FsLocations4, FsLocationsInfo4, FsLocationsItem4, FsLocationsServer4, FsStatus4,
+    Layouthint4, OpenArguments4, Pathname4, RetentionGet4, RetentionSet4, SecLabel4, Source,
+    ThresholdItem4, Use,
 };
 pub use bitmap::Bitmap4;
 pub use callback::*;

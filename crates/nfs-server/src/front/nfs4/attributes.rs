@@ -6,7 +6,7 @@
 
 use nfs_io::fs::{FileKind, Stat, Timestamp};
 use nfs_wire::nfs4::{
-    ACL4_SUPPORT_ALLOW_ACL, ACL4_SUPPORT_DENY_ACL, Attribute, Attributes as Values, Bitmap4,
+    ACL4_SUPPORT_ALLOW_ACL, ACL4_SUPPORT_DENY_ACL, Attribute, AttributeWriter, Bitmap4,
     ChangeAttrType4, Changeid4, Fattr4, FileHandle, Fsid4, Ftype4, MinorVersion, Nfsstat4,
     Nfstime4, OpenArguments4, Specdata4, Utf8str,
 };
@@ -312,99 +312,119 @@ pub(super) fn encode_known(
         name(Attribute::Owner, Kind::User, stat.uid),
         name(Attribute::OwnerGroup, Kind::Group, stat.gid),
     );
-    let mount = &target.object.mount;
-    let mut values = of_server(cx, (minor, mount.posix_acls), wanted);
-    of_stat(&mut values, stat, &names);
-    values.fsid = Some(fsid4(known.attributes.fsid));
-    values.filehandle = wire_handle(known.handle);
-    values.mounted_on_fileid = Some(known.mounted_on);
-    values.maxfilesize = Some(match mount.file_size_max {
-        0 => i64::MAX.unsigned_abs(),
-        most => most,
+    let acls = target.object.mount.posix_acls;
+    Fattr4::encode_each(wanted, &mut Encoder::new(out), |to| {
+        of_stat(to, stat, &names)
+            .or_else(|| of_object(to, target, known))
+            .or_else(|| of_server(to, cx, (minor, acls)))
+            .or_else(|| of_file_system(to, known.facts?))
     });
-    values.clone_blksize = u32::try_from(mount.block_bytes).ok();
-    values.xattr_support = Some(mount.user_xattrs);
-    values.acl = known.acl.map(Named::encode);
-    if let Some(facts) = known.facts {
-        of_file_system(&mut values, facts);
-    }
-    values.encode_asked(wanted, &mut Encoder::new(out));
 }
 
-/// The values that are the same for all objects. Sets of attributes, which few ask for, are put together only where
-/// they are wanted.
+/// What statx says of an object.
+fn of_stat(
+    to: &mut AttributeWriter<'_, '_>,
+    stat: &Stat,
+    (owner, group): &(Option<String>, Option<String>),
+) -> Option<()> {
+    match to.asked() {
+        Attribute::Type => to.ftype(ftype4(stat.kind())),
+        Attribute::Change => to.change(change(stat)),
+        Attribute::Size => to.size(stat.size),
+        Attribute::Fileid => to.fileid(stat.ino),
+        Attribute::Mode => to.mode(stat.permissions()),
+        Attribute::Numlinks => to.numlinks(stat.nlink),
+        Attribute::Owner => to.owner(Utf8str(owner.as_deref()?.as_bytes())),
+        Attribute::OwnerGroup => to.owner_group(Utf8str(group.as_deref()?.as_bytes())),
+        Attribute::Rawdev => to.rawdev(Specdata4 {
+            major: stat.rdev.0,
+            minor: stat.rdev.1,
+        }),
+        Attribute::SpaceUsed => to.space_used(stat.blocks.saturating_mul(512)),
+        Attribute::TimeAccess => to.time_access(nfstime4(stat.atime)),
+        Attribute::TimeMetadata => to.time_metadata(nfstime4(stat.ctime)),
+        Attribute::TimeModify => to.time_modify(nfstime4(stat.mtime)),
+        _ => return None,
+    }
+    Some(())
+}
+
+/// What is known of an object and of where it is mounted.
+fn of_object(to: &mut AttributeWriter<'_, '_>, target: &Target, known: &Known<'_>) -> Option<()> {
+    let mount = &target.object.mount;
+    match to.asked() {
+        Attribute::Fsid => to.fsid(fsid4(known.attributes.fsid)),
+        Attribute::Acl => to.acl(known.acl?.encode()),
+        Attribute::Filehandle => to.filehandle(wire_handle(known.handle)?),
+        Attribute::MountedOnFileid => to.mounted_on_fileid(known.mounted_on),
+        Attribute::Maxfilesize => to.maxfilesize(match mount.file_size_max {
+            0 => i64::MAX.unsigned_abs(),
+            most => most,
+        }),
+        Attribute::CloneBlksize => to.clone_blksize(u32::try_from(mount.block_bytes).ok()?),
+        Attribute::XattrSupport => to.xattr_support(mount.user_xattrs),
+        _ => return None,
+    }
+    Some(())
+}
+
+/// What is the same for all objects.
 fn of_server(
+    to: &mut AttributeWriter<'_, '_>,
     cx: &Context,
     (minor, acls): (MinorVersion, bool),
-    wanted: &Bitmap4,
-) -> Values<'static> {
-    let io_bytes_max = u64::from(cx.vfs().io_bytes_max);
-    let is_wanted = |attribute: Attribute| wanted.contains(attribute.number());
-    Values {
-        supported_attrs: is_wanted(Attribute::SupportedAttrs).then(|| supported(minor, acls)),
-        fh_expire_type: Some(PERSISTENT),
-        link_support: Some(true),
-        symlink_support: Some(true),
-        named_attr: Some(false),
-        unique_handles: Some(false),
-        lease_time: Some(cx.service.lease_seconds()),
-        rdattr_error: Some(Nfsstat4::Ok),
-        aclsupport: Some(if acls { SUPPORTED_ACES } else { 0 }),
-        cansettime: Some(true),
-        homogeneous: Some(true),
-        maxread: Some(io_bytes_max),
-        maxwrite: Some(io_bytes_max),
-        time_delta: Some(TIME_DELTA),
-        suppattr_exclcreat: is_wanted(Attribute::SuppattrExclcreat)
-            .then(|| supported(minor, acls).and(&Attribute::settable_at_exclusive_create())),
-        fs_charset_cap: Some(CONTAINS_NON_UTF8),
-        change_attr_type: Some(ChangeAttrType4::TimeMetadata),
-        open_arguments: Some(OPEN_ARGUMENTS),
-        ..Values::default()
+) -> Option<()> {
+    let io_bytes_max = || u64::from(cx.vfs().io_bytes_max);
+    match to.asked() {
+        Attribute::SupportedAttrs => to.supported_attrs(supported(minor, acls)),
+        Attribute::FhExpireType => to.fh_expire_type(PERSISTENT),
+        Attribute::LinkSupport => to.link_support(true),
+        Attribute::SymlinkSupport => to.symlink_support(true),
+        Attribute::NamedAttr => to.named_attr(false),
+        Attribute::UniqueHandles => to.unique_handles(false),
+        Attribute::LeaseTime => to.lease_time(cx.service.lease_seconds()),
+        Attribute::RdattrError => to.rdattr_error(Nfsstat4::Ok),
+        Attribute::Aclsupport => to.aclsupport(if acls { SUPPORTED_ACES } else { 0 }),
+        Attribute::Cansettime => to.cansettime(true),
+        Attribute::Homogeneous => to.homogeneous(true),
+        Attribute::Maxread => to.maxread(io_bytes_max()),
+        Attribute::Maxwrite => to.maxwrite(io_bytes_max()),
+        Attribute::TimeDelta => to.time_delta(TIME_DELTA),
+        Attribute::SuppattrExclcreat => {
+            let settable = Attribute::settable_at_exclusive_create();
+            to.suppattr_exclcreat(supported(minor, acls).and(&settable))
+        }
+        Attribute::FsCharsetCap => to.fs_charset_cap(CONTAINS_NON_UTF8),
+        Attribute::ChangeAttrType => to.change_attr_type(ChangeAttrType4::TimeMetadata),
+        Attribute::OpenArguments => to.open_arguments(OPEN_ARGUMENTS),
+        _ => return None,
     }
+    Some(())
 }
 
-fn of_stat<'n>(
-    values: &mut Values<'n>,
-    stat: &Stat,
-    (owner, group): &'n (Option<String>, Option<String>),
-) {
-    values.ftype = Some(ftype4(stat.kind()));
-    values.change = Some(change(stat));
-    values.size = Some(stat.size);
-    values.fileid = Some(stat.ino);
-    values.mode = Some(stat.permissions());
-    values.numlinks = Some(stat.nlink);
-    values.owner = owner.as_deref().map(|name| Utf8str(name.as_bytes()));
-    values.owner_group = group.as_deref().map(|name| Utf8str(name.as_bytes()));
-    values.rawdev = Some(Specdata4 {
-        major: stat.rdev.0,
-        minor: stat.rdev.1,
-    });
-    values.space_used = Some(stat.blocks.saturating_mul(512));
-    values.time_access = Some(nfstime4(stat.atime));
-    values.time_metadata = Some(nfstime4(stat.ctime));
-    values.time_modify = Some(nfstime4(stat.mtime));
-}
-
-fn of_file_system(values: &mut Values<'_>, facts: &FsFacts) {
+/// What a file system says of itself.
+fn of_file_system(to: &mut AttributeWriter<'_, '_>, facts: &FsFacts) -> Option<()> {
     let (space, limits) = (&facts.space, &facts.limits);
     let bytes = |blocks: u64| blocks.saturating_mul(space.frsize);
-    values.case_insensitive = Some(limits.case_insensitive);
-    values.case_preserving = Some(limits.case_preserving);
-    values.chown_restricted = Some(limits.chown_restricted);
-    values.no_trunc = Some(limits.no_trunc);
-    values.maxlink = Some(limits.link_max);
-    values.maxname = Some(limits.name_max);
-    values.files_avail = Some(space.favail);
-    values.files_free = Some(space.ffree);
-    values.files_total = Some(space.files);
-    values.space_avail = Some(bytes(space.bavail));
-    values.space_free = Some(bytes(space.bfree));
-    values.space_total = Some(bytes(space.blocks));
+    match to.asked() {
+        Attribute::CaseInsensitive => to.case_insensitive(limits.case_insensitive),
+        Attribute::CasePreserving => to.case_preserving(limits.case_preserving),
+        Attribute::ChownRestricted => to.chown_restricted(limits.chown_restricted),
+        Attribute::NoTrunc => to.no_trunc(limits.no_trunc),
+        Attribute::Maxlink => to.maxlink(limits.link_max),
+        Attribute::Maxname => to.maxname(limits.name_max),
+        Attribute::FilesAvail => to.files_avail(space.favail),
+        Attribute::FilesFree => to.files_free(space.ffree),
+        Attribute::FilesTotal => to.files_total(space.files),
+        Attribute::SpaceAvail => to.space_avail(bytes(space.bavail)),
+        Attribute::SpaceFree => to.space_free(bytes(space.bfree)),
+        Attribute::SpaceTotal => to.space_total(bytes(space.blocks)),
+        _ => return None,
+    }
+    Some(())
 }
 
-/// A directory above the exports: nobody's, for all to read, and in a file system of its own.
+/// Writes the attributes of a directory above the exports, as a `fattr4`.
 pub(super) fn encode_node(
     cx: &Context,
     minor: MinorVersion,
@@ -412,44 +432,55 @@ pub(super) fn encode_node(
     wanted: &Bitmap4,
     out: &mut Vec<u8>,
 ) {
-    let epoch = Some(Nfstime4::default());
-    let change = node.node().map_or(0, crate::exports::Node::change);
-    let fileid = Some(u64::from(node.id()));
-    let values = Values {
-        ftype: Some(Ftype4::Dir),
-        change: Some(Changeid4 { value: change }),
-        size: Some(0),
-        fsid: Some(Fsid4::default()),
-        case_insensitive: Some(false),
-        case_preserving: Some(true),
-        chown_restricted: Some(true),
-        filehandle: wire_handle(handle),
-        fileid,
-        files_avail: Some(0),
-        files_free: Some(0),
-        files_total: Some(0),
-        maxfilesize: Some(0),
-        maxlink: Some(2),
-        maxname: Some(255),
-        mode: Some(0o555),
-        no_trunc: Some(true),
-        numlinks: Some(2),
-        owner: Some(Utf8str(b"0")),
-        owner_group: Some(Utf8str(b"0")),
-        rawdev: Some(Specdata4::default()),
-        space_avail: Some(0),
-        space_free: Some(0),
-        space_total: Some(0),
-        space_used: Some(0),
-        time_access: epoch,
-        time_metadata: epoch,
-        time_modify: epoch,
-        mounted_on_fileid: fileid,
-        clone_blksize: Some(0),
-        xattr_support: Some(false),
-        ..of_server(cx, (minor, false), wanted)
+    Fattr4::encode_each(wanted, &mut Encoder::new(out), |to| {
+        of_node(to, node, handle).or_else(|| of_server(to, cx, (minor, false)))
+    });
+}
+
+/// A directory above the exports: nobody's, for all to read, and in a file system of its own.
+fn of_node(to: &mut AttributeWriter<'_, '_>, node: &AboveExports, handle: &Handle) -> Option<()> {
+    const EPOCH: Nfstime4 = Nfstime4 {
+        seconds: 0,
+        nseconds: 0,
     };
-    values.encode_asked(wanted, &mut Encoder::new(out));
+    const NOBODY: Utf8str<'static> = Utf8str(b"0");
+    match to.asked() {
+        Attribute::Type => to.ftype(Ftype4::Dir),
+        Attribute::Change => to.change(Changeid4 {
+            value: node.node().map_or(0, crate::exports::Node::change),
+        }),
+        Attribute::Size => to.size(0),
+        Attribute::Fsid => to.fsid(Fsid4::default()),
+        Attribute::CaseInsensitive => to.case_insensitive(false),
+        Attribute::CasePreserving => to.case_preserving(true),
+        Attribute::ChownRestricted => to.chown_restricted(true),
+        Attribute::Filehandle => to.filehandle(wire_handle(handle)?),
+        Attribute::Fileid => to.fileid(u64::from(node.id())),
+        Attribute::FilesAvail => to.files_avail(0),
+        Attribute::FilesFree => to.files_free(0),
+        Attribute::FilesTotal => to.files_total(0),
+        Attribute::Maxfilesize => to.maxfilesize(0),
+        Attribute::Maxlink => to.maxlink(2),
+        Attribute::Maxname => to.maxname(255),
+        Attribute::Mode => to.mode(0o555),
+        Attribute::NoTrunc => to.no_trunc(true),
+        Attribute::Numlinks => to.numlinks(2),
+        Attribute::Owner => to.owner(NOBODY),
+        Attribute::OwnerGroup => to.owner_group(NOBODY),
+        Attribute::Rawdev => to.rawdev(Specdata4::default()),
+        Attribute::SpaceAvail => to.space_avail(0),
+        Attribute::SpaceFree => to.space_free(0),
+        Attribute::SpaceTotal => to.space_total(0),
+        Attribute::SpaceUsed => to.space_used(0),
+        Attribute::TimeAccess => to.time_access(EPOCH),
+        Attribute::TimeMetadata => to.time_metadata(EPOCH),
+        Attribute::TimeModify => to.time_modify(EPOCH),
+        Attribute::MountedOnFileid => to.mounted_on_fileid(u64::from(node.id())),
+        Attribute::CloneBlksize => to.clone_blksize(0),
+        Attribute::XattrSupport => to.xattr_support(false),
+        _ => return None,
+    }
+    Some(())
 }
 
 /// The most bytes that a `fattr4` of these attributes takes.

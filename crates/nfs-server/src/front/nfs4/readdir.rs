@@ -1,7 +1,7 @@
 //! READDIR (RFC 8881 §18.23.3 and §18.24): a directory's entries, each with the attributes that are asked for.
 
 use nfs_wire::nfs4::ops::{Entry4, READDIR_OK_FIXED_LEN, ReaddirArgs};
-use nfs_wire::nfs4::{Attribute, Bitmap4, Nfsstat4, Verifier4};
+use nfs_wire::nfs4::{Attribute, Bitmap4, Fattr4, Nfsstat4, Verifier4};
 use nfs_wire::{Encode, Encoder};
 
 use super::attributes::{self, Known};
@@ -139,14 +139,11 @@ async fn put_export(compound: &Compound<'_>, export: u32, wanted: &Bitmap4, out:
 /// An entry whose attributes cannot be had: it may lie behind a mount point, or be gone. Why is told only where
 /// that is asked for; what else was asked for has no value.
 fn put_error(wanted: &Bitmap4, out: &mut Vec<u8>) {
-    let values = nfs_wire::nfs4::Attributes {
-        rdattr_error: Some(Nfsstat4::Access),
-        ..Default::default()
-    };
-    values.encode_asked(
-        &wanted.and(&Attribute::RdattrError.bit()),
-        &mut Encoder::new(out),
-    );
+    let asked = wanted.and(&Attribute::RdattrError.bit());
+    Fattr4::encode_each(&asked, &mut Encoder::new(out), |to| {
+        to.rdattr_error(Nfsstat4::Access);
+        Some(())
+    });
 }
 
 /// The entries of a directory above the exports; the cookie of each is its place among those that the client is

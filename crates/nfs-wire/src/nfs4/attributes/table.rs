@@ -88,6 +88,35 @@ macro_rules! attributes {
             }
         }
 
+        /// Writes the value of the attribute that is asked for: a method for each attribute, so that a value has the type
+        /// of its own.
+        #[derive(Debug)]
+        pub struct AttributeWriter<'e, 'v> {
+            asked: Attribute,
+            e: &'e mut Encoder<'v>,
+        }
+
+        impl<'a, 'e, 'v> AttributeWriter<'e, 'v> {
+            pub(super) const fn new(asked: Attribute, e: &'e mut Encoder<'v>) -> Self {
+                Self { asked, e }
+            }
+
+            /// The attribute that is asked for, whose method is to be called.
+            #[must_use]
+            pub const fn asked(&self) -> Attribute {
+                self.asked
+            }
+
+            $(
+                $(#[$meta])*
+                #[inline]
+                pub fn $field(&mut self, value: $type) {
+                    debug_assert_eq!(self.asked, Attribute::$name);
+                    value.encode(self.e);
+                }
+            )*
+        }
+
         /// The values of attributes, each there or not.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Attributes<'a> {
@@ -108,6 +137,15 @@ macro_rules! attributes {
                 $( if let Some(value) = &self.$field && mask.contains($number) {
                     value.encode(e);
                 } )*
+            }
+
+            /// Writes the value of an attribute, if it is there.
+            #[cfg(test)]
+            pub(super) fn write(&self, to: &mut AttributeWriter<'_, '_>) -> Option<()> {
+                match to.asked {
+                    $( Attribute::$name => to.$field(self.$field.clone()?), )*
+                }
+                Some(())
             }
 
             /// Reads the values of all attributes that `mask` has.

@@ -343,6 +343,7 @@ proptest! {
         number: u64,
         text in crate::test_support::bytes(40),
         asked in proptest::collection::vec(0_u32..=86, 0..12),
+        missing in proptest::collection::vec(0_u32..=86, 0..12),
     ) {
         let values = full(number, text);
         prop_assert_eq!(values.present(), all());
@@ -353,6 +354,18 @@ proptest! {
         let again = fattr.decode_values().unwrap();
         prop_assert_eq!(again.present(), asked);
         prop_assert_eq!(encode_to_vec(&again), bytes.clone());
+        // One value after the other is the same.
+        let missing: Bitmap4 = missing.into_iter().collect();
+        for (asked, there) in [(asked, asked), (asked.or(&missing), asked.minus(&missing))] {
+            let mut all_at_once = Vec::new();
+            values.encode_asked(&there, &mut Encoder::new(&mut all_at_once));
+            let mut one_by_one = vec![7];
+            Fattr4::encode_each(&asked, &mut Encoder::new(&mut one_by_one), |to| {
+                let is_there = there.contains(to.asked().number());
+                is_there.then(|| values.write(to))?
+            });
+            prop_assert_eq!(one_by_one.split_first(), Some((&7, &all_at_once[..])));
+        }
         // Cut off anywhere, the values are malformed and nothing worse.
         let values = fattr.attr_vals.0;
         for len in 0..values.len() {
