@@ -3,10 +3,10 @@
 //! Both are asked in the same words. What the local file system is asked blocks the thread, which is therefore one of
 //! the load's alone; calls to a server wait for each other on one thread for each connection.
 
-use std::fs::{File, FileTimes, OpenOptions, Permissions};
+use std::fs::{File, FileTimes, Permissions};
 use std::io;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -18,14 +18,15 @@ use nfs_client::nfs_wire::nfs3::{
 use nfs_client::nfs3::Outcome;
 use nfs_client::trees::{RemoveTree, Step};
 use nfs_client::{Budget, BufferPool, Client, MountOptions, NfsUrl};
-use rustix::fs::OFlags;
 
 use crate::error::LoadError;
 use crate::limits::{PIECE_BYTES_MAX, READ_MEMORY_BYTES};
 use crate::noise::Noise;
 
-/// Direct I/O of this host begins at a multiple of this in memory.
-const ALIGNMENT: usize = 4096;
+mod here;
+
+pub use here::{Here, Way};
+
 /// The time that unpacked files get, in seconds since 1970.
 const PACKED_SECONDS: u32 = 1_000_000_000;
 
@@ -44,8 +45,8 @@ pub enum Place {
     Local {
         /// Directory in which files are made.
         directory: PathBuf,
-        /// Whether reads and writes go past the page cache (`O_DIRECT`).
-        direct: bool,
+        /// How its file system is asked.
+        way: Way,
     },
 }
 
@@ -65,9 +66,9 @@ impl Place {
                     options: options.clone(),
                 }
             }
-            Self::Local { directory, direct } => Self::Local {
+            Self::Local { directory, way } => Self::Local {
                 directory: directory.join(name),
-                direct: *direct,
+                way: *way,
             },
         }
     }
@@ -83,12 +84,7 @@ pub enum Session {
     /// A mounted server.
     Nfs(Remote),
     /// This host.
-    Local {
-        /// The directory that names are in.
-        directory: PathBuf,
-        /// As [`Place::Local`] has it.
-        direct: bool,
-    },
+    Local(Here),
 }
 
 /// A connection to a server, and the directory that names are in.
@@ -129,11 +125,8 @@ impl Session {
     /// It cannot be mounted, or there is no such directory.
     pub async fn open(place: &Place) -> Result<Self, LoadError> {
         let (url, options) = match place {
-            Place::Local { directory, direct } => {
-                return Ok(Self::Local {
-                    directory: directory.clone(),
-                    direct: *direct,
-                });
+            Place::Local { directory, way } => {
+                return Here::open(directory.clone(), *way).map(Self::Local);
             }
             Place::Nfs { url, options } => (url, options),
         };
@@ -162,10 +155,7 @@ impl Session {
                 let made = remote.client.mkdir_in(dir, name.as_bytes(), &attributes);
                 made.await.map(drop).map_err(LoadError::client("MKDIR"))
             }
-            Self::Local { directory, .. } => {
-                let path = directory.join(name);
-                std::fs::create_dir(&path).map_err(LoadError::local(&path))
-            }
+            Self::Local(here) => here.change(name, |path| std::fs::create_dir(path)),
         }
     }
 
@@ -183,10 +173,7 @@ impl Session {
                     ..remote.clone()
                 }))
             }
-            Self::Local { directory, direct } => Ok(Self::Local {
-                directory: directory.join(name),
-                direct: *direct,
-            }),
+            Self::Local(here) => Here::open(here.directory.join(name), here.way).map(Self::Local),
         }
     }
 
@@ -208,8 +195,8 @@ impl Session {
                 }
                 Ok(())
             }
-            Self::Local { directory, .. } => {
-                let path = directory.join(name);
+            Self::Local(here) => {
+                let path = here.directory.join(name);
                 std::fs::remove_dir_all(&path).map_err(LoadError::local(&path))
             }
         }
@@ -227,10 +214,12 @@ impl Session {
                 let made = remote.client.create_in(dir, name.as_bytes(), &how).await;
                 Ok(Open::Nfs(made.map_err(LoadError::client("CREATE"))?.handle))
             }
-            Self::Local { directory, direct } => {
-                open_local(&directory.join(name), *direct, |options| {
+            Self::Local(here) => {
+                let made = here.open_file(name, |options| {
                     options.create_new(true);
-                })
+                })?;
+                here.sync()?;
+                Ok(made)
             }
         }
     }
@@ -246,7 +235,7 @@ impl Session {
                 let node = found.await.map_err(LoadError::client("LOOKUP"))?;
                 Ok(Open::Nfs(node.handle))
             }
-            Self::Local { directory, direct } => open_local(&directory.join(name), *direct, |_| {}),
+            Self::Local(here) => here.open_file(name, |_| {}),
         }
     }
 
@@ -263,8 +252,8 @@ impl Session {
     ) -> Result<(), LoadError> {
         match (self, file) {
             (Self::Nfs(remote), Open::Nfs(handle)) => remote.read(handle, offset, len, noise).await,
-            (_, Open::Local(opened)) => read_local(opened, offset, len, noise),
-            (Self::Local { .. }, Open::Nfs(_)) => Err(wrong_kind()),
+            (_, Open::Local(opened)) => here::read(opened, offset, len, noise),
+            (Self::Local(_), Open::Nfs(_)) => Err(wrong_kind()),
         }
     }
 
@@ -294,7 +283,7 @@ impl Session {
                 }
                 Ok(None)
             }
-            (Self::Local { .. }, Open::Nfs(_)) => Err(wrong_kind()),
+            (Self::Local(_), Open::Nfs(_)) => Err(wrong_kind()),
         }
     }
 
@@ -313,7 +302,7 @@ impl Session {
                 file.sync_all().map_err(LoadError::local(path))?;
                 Ok(None)
             }
-            (Self::Local { .. }, Open::Nfs(_)) => Err(wrong_kind()),
+            (Self::Local(_), Open::Nfs(_)) => Err(wrong_kind()),
         }
     }
 
@@ -327,8 +316,8 @@ impl Session {
                 let (nfs, dir) = (remote.client.nfs(), &remote.directory);
                 done("LOOKUP", nfs.lookup(dir, name.as_bytes()).await).map(drop)
             }
-            Self::Local { directory, .. } => {
-                let path = directory.join(name);
+            Self::Local(here) => {
+                let path = here.directory.join(name);
                 let found = std::fs::symlink_metadata(&path);
                 found.map(drop).map_err(LoadError::local(&path))
             }
@@ -349,7 +338,7 @@ impl Session {
                 let found = opened.0.metadata();
                 found.map(drop).map_err(LoadError::local(&opened.1))
             }
-            (Self::Local { .. }, Open::Nfs(_)) => Err(wrong_kind()),
+            (Self::Local(_), Open::Nfs(_)) => Err(wrong_kind()),
         }
     }
 
@@ -402,9 +391,9 @@ impl Session {
                     }
                 }
             }
-            Self::Local { directory, .. } => {
-                let path = directory.join(from);
-                std::fs::rename(&path, directory.join(to)).map_err(LoadError::local(&path))
+            Self::Local(here) => {
+                let to = here.directory.join(to);
+                here.change(from, |path| std::fs::rename(path, to))
             }
         }
     }
@@ -420,10 +409,7 @@ impl Session {
                 let removed = client.remove_in(dir, name.as_bytes()).await;
                 removed.map_err(LoadError::client("REMOVE"))
             }
-            Self::Local { directory, .. } => {
-                let path = directory.join(name);
-                std::fs::remove_file(&path).map_err(LoadError::local(&path))
-            }
+            Self::Local(here) => here.change(name, |path| std::fs::remove_file(path)),
         }
     }
 
@@ -456,7 +442,7 @@ impl Session {
                     .and_then(|()| file.set_times(times));
                 set.map_err(LoadError::local(path))
             }
-            (Self::Local { .. }, Open::Nfs(_)) => Err(wrong_kind()),
+            (Self::Local(_), Open::Nfs(_)) => Err(wrong_kind()),
         }
     }
 
@@ -473,10 +459,7 @@ impl Session {
                 let made = client.symlink_in(dir, name, target, &attributes).await;
                 made.map(drop).map_err(LoadError::client("SYMLINK"))
             }
-            Self::Local { directory, .. } => {
-                let path = directory.join(name);
-                std::os::unix::fs::symlink(target, &path).map_err(LoadError::local(&path))
-            }
+            Self::Local(here) => here.change(name, |path| std::os::unix::fs::symlink(target, path)),
         }
     }
 
@@ -495,12 +478,12 @@ impl Session {
                 }
                 Ok(count)
             }
-            Self::Local { directory, .. } => {
+            Self::Local(here) => {
                 let each = || -> io::Result<u64> {
-                    let entries = std::fs::read_dir(directory)?;
+                    let entries = std::fs::read_dir(&here.directory)?;
                     entries.map(|entry| entry?.metadata().map(|_| 1)).sum()
                 };
-                each().map_err(LoadError::local(directory))
+                each().map_err(LoadError::local(&here.directory))
             }
         }
     }
@@ -657,43 +640,6 @@ pub(crate) fn done<O, F>(doing: &'static str, answer: Outcome<O, F>) -> Result<O
 
 fn wrong_kind() -> LoadError {
     LoadError::Setting("a part of the load ended unasked".to_owned())
-}
-
-fn open_local(
-    path: &Path,
-    direct: bool,
-    how: impl FnOnce(&mut OpenOptions),
-) -> Result<Open, LoadError> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true);
-    if direct {
-        options.custom_flags(OFlags::DIRECT.bits().cast_signed());
-    }
-    how(&mut options);
-    let file = options.open(path).map_err(LoadError::local(path))?;
-    Ok(Open::Local(Arc::new((file, path.to_owned()))))
-}
-
-fn read_local(
-    opened: &(File, PathBuf),
-    offset: u64,
-    len: usize,
-    noise: Option<&Noise>,
-) -> Result<(), LoadError> {
-    thread_local! {
-        /// Where this thread reads to: it is the same memory for all of its reads.
-        static MEMORY: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
-    }
-    MEMORY.with_borrow_mut(|memory| {
-        if memory.len() < len + ALIGNMENT {
-            *memory = vec![0; len + ALIGNMENT];
-        }
-        let skipped = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        let into = memory.get_mut(skipped..skipped + len).unwrap_or_default();
-        let (file, path) = opened;
-        let read = file.read_at(into, offset).map_err(LoadError::local(path))?;
-        check_read(into.get(..read).unwrap_or_default(), offset, len, noise)
-    })
 }
 
 fn check_read(

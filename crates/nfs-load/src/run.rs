@@ -19,7 +19,7 @@ use crate::limits;
 use crate::load::{self, Amount, Around, Load, Name, Watched, Work};
 use crate::noise::Noise;
 use crate::pace::Stop;
-use crate::place::Stable;
+use crate::place::{Stable, Way};
 use crate::report::{Ceiling, FORMAT, IdleMemory, Report, Row, answer};
 use crate::sample::Sample;
 use crate::series::Series;
@@ -260,8 +260,9 @@ impl Plan {
         }
         // Past the page cache there is nothing that a limit would change.
         let is_beyond = |target: &&Target| match target {
-            Target::Server(_) | Target::Mounted(_) | Target::Local(false) => true,
-            Target::Own(_) | Target::Peer(_) | Target::Local(true) | Target::Responder => false,
+            Target::Server(_) | Target::Mounted(_) => true,
+            Target::Local(way) => *way != Way::Direct,
+            Target::Own(_) | Target::Peer(_) | Target::Responder => false,
         };
         match self.targets.iter().find(is_beyond) {
             None => Ok(()),
@@ -286,10 +287,17 @@ fn check(plan: &Plan) -> Result<(), LoadError> {
         ));
     }
     plan.check_memory()?;
-    if plan.workload == Workload::Untar && plan.targets.contains(&Target::Local(true)) {
+    if plan.workload == Workload::Untar && plan.targets.contains(&Target::Local(Way::Direct)) {
         return refused(
             "untar: small files of any length cannot be written past the page cache: give --local=buffered".to_owned(),
         );
+    }
+    let has_names = matches!(plan.workload, Workload::Metadata | Workload::Untar);
+    if !has_names && plan.targets.contains(&Target::Local(Way::Synced)) {
+        return refused(format!(
+            "{}: it makes no names that could be put on stable storage: give --local=buffered, or metadata or untar",
+            plan.workload.name()
+        ));
     }
     let has_no_server = |target: &Target| matches!(target, Target::Local(_) | Target::Mounted(_));
     if matches!(plan.workload, Workload::SmallCalls | Workload::Connections)

@@ -19,7 +19,7 @@ use crate::ganesha::{self, Clients, Ports, Protocols, Served};
 use crate::leftovers;
 use crate::limits::{CLAIMS_MAX, FILE_BYTES_MAX, STARTS_MAX};
 use crate::own::Own;
-use crate::place::{Place, Session};
+use crate::place::{Place, Session, Way};
 use crate::respond::{self, Answers};
 use crate::serving::{Room, Serving};
 use crate::watch::has_ended;
@@ -35,8 +35,8 @@ pub enum Target {
     Peer(Peer),
     /// What is mounted at this directory of this host, by whichever client: a kernel's, or one in user space.
     Mounted(PathBuf),
-    /// The file system of this host; `true` for past its page cache.
-    Local(bool),
+    /// The file system of this host, asked in this way.
+    Local(Way),
     /// The responder in this process that touches no file: what comes of it is what the generator itself can do.
     Responder,
 }
@@ -76,8 +76,7 @@ impl Target {
             Self::Own(own) => format!("penstock {}", own.words()),
             Self::Peer(Peer::Ganesha) => "ganesha".to_owned(),
             Self::Mounted(directory) => format!("mounted {}", directory.display()),
-            Self::Local(true) => "local direct".to_owned(),
-            Self::Local(false) => "local buffered".to_owned(),
+            Self::Local(way) => format!("local {}", way.word()),
             Self::Responder => "responder".to_owned(),
         }
     }
@@ -282,7 +281,7 @@ impl Standing {
                     name: target.name(),
                     place: Place::Local {
                         directory: directory.clone(),
-                        direct: false,
+                        way: Way::Buffered,
                     },
                     backing: Some(directory),
                     parent: None,
@@ -303,14 +302,14 @@ impl Standing {
                 meter: Meter::Nobody,
                 is_silent: Cell::new(false),
             }),
-            Target::Local(direct) => {
+            Target::Local(way) => {
                 let directory = setup.scratch.join(target.name().replace(' ', "-"));
                 fs::create_dir(&directory).map_err(LoadError::local(&directory))?;
                 Ok(Self {
                     name: target.name(),
                     place: Place::Local {
                         directory: directory.clone(),
-                        direct: *direct,
+                        way: *way,
                     },
                     backing: Some(directory),
                     parent: None,

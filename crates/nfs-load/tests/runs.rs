@@ -13,7 +13,7 @@ use nfs_load::load::{self, Amount, Around, Load, Names, Work};
 use nfs_load::noise::Noise;
 use nfs_load::own::Own;
 use nfs_load::pace::Stop;
-use nfs_load::place::Place;
+use nfs_load::place::{Place, Way};
 use nfs_load::report::Report;
 use nfs_load::report::page::Page;
 use nfs_load::respond::{self, Answers};
@@ -75,7 +75,11 @@ fn every_workload_of_files_runs_on_this_host_and_leaves_nothing() {
             // They are of calls and connections, and of the generator alone: this host's file system has none of that.
             continue;
         }
-        let plan = plan(workload, directory.path(), vec![Target::Local(false)]);
+        let plan = plan(
+            workload,
+            directory.path(),
+            vec![Target::Local(Way::Buffered)],
+        );
         let steps = workload.steps(&plan.settings).unwrap();
         let report = run_until_all_have_calls(plan);
         for step in &steps {
@@ -99,7 +103,7 @@ fn whole_files_and_directories_are_counted_whole() {
     let mut plan = plan(
         Workload::IorEasy,
         directory.path(),
-        vec![Target::Local(false)],
+        vec![Target::Local(Way::Buffered)],
     );
     (plan.settings.connections, plan.settings.depth) = (3, 2);
     let report = run(&plan).unwrap();
@@ -115,7 +119,7 @@ fn whole_files_and_directories_are_counted_whole() {
     let mut plan = self::plan(
         Workload::IorHard,
         directory.path(),
-        vec![Target::Local(false)],
+        vec![Target::Local(Way::Buffered)],
     );
     (plan.settings.connections, plan.settings.depth) = (3, 2);
     let whole = (2 << 20) / 47_008 * 47_008;
@@ -133,7 +137,7 @@ fn a_tree_is_unpacked_as_it_was_packed() {
     let directory = tempfile::tempdir().unwrap();
     let place = Place::Local {
         directory: directory.path().to_owned(),
-        direct: false,
+        way: Way::Buffered,
     };
     std::fs::create_dir(directory.path().join("names")).unwrap();
     let load = Load {
@@ -175,8 +179,31 @@ fn a_tree_is_unpacked_as_it_was_packed() {
         );
     }
     assert_eq!((found, sample.calls, sample.bytes), (40, 40, bytes));
-    let plan = plan(Workload::Untar, directory.path(), vec![Target::Local(true)]);
+    let plan = plan(
+        Workload::Untar,
+        directory.path(),
+        vec![Target::Local(Way::Direct)],
+    );
     assert!(matches!(plan.check(), Err(LoadError::Setting(_))));
+}
+
+#[test]
+fn names_that_are_not_synced_are_told_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let told = |ways: &[Way]| {
+        let targets = ways.iter().copied().map(Target::Local).collect();
+        let report = run(&plan(Workload::Metadata, directory.path(), targets)).unwrap();
+        for way in ways {
+            let row = report.row("create", &format!("local {}", way.word()));
+            assert!(row.unwrap().samples.iter().all(|sample| sample.calls > 0));
+        }
+        let notes = Page::of(&report).notes;
+        let are_of_names = |note: &&String| note.contains("not brought to stable storage");
+        notes.iter().find(are_of_names).cloned()
+    };
+    assert_eq!(told(&[Way::Synced]), None);
+    let note = told(&[Way::Synced, Way::Buffered]).unwrap();
+    assert!(note.starts_with("local buffered: "), "{note}");
 }
 
 #[test]
@@ -185,7 +212,7 @@ fn calls_by_the_clock_are_as_many_as_were_asked_for() {
     let mut plan = plan(
         Workload::Random4k,
         directory.path(),
-        vec![Target::Local(false)],
+        vec![Target::Local(Way::Buffered)],
     );
     (
         plan.settings.rate,
@@ -246,7 +273,7 @@ fn a_run_that_is_told_to_stop_leaves_nothing() {
     let plan = plan(
         Workload::SeqWrite,
         directory.path(),
-        vec![Target::Local(false)],
+        vec![Target::Local(Way::Buffered)],
     );
     let stop = Stop::default();
     let told = stop.clone();
@@ -384,7 +411,7 @@ fn what_does_not_fit_is_refused_before_anything_is_made() {
     let mut plan = plan(
         Workload::SeqWrite,
         directory.path(),
-        vec![Target::Local(false)],
+        vec![Target::Local(Way::Buffered)],
     );
     plan.settings.size_bytes = 15 << 40;
     let error = plan.check().unwrap_err();

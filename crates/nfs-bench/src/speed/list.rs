@@ -269,7 +269,11 @@ pub(super) const RUNS: &[Run] = &[
     Run {
         name: "names",
         workload: "metadata",
-        options: &["--self=buffered,buffered+async", "--names=5000"],
+        options: &[
+            "--self=buffered,buffered+async",
+            "--local=buffered+sync",
+            "--names=5000",
+        ],
         on: On::Memory,
     },
     Run {
@@ -589,14 +593,14 @@ pub(super) const LINES: &[Line] = &[
         "CREATE on stable storage, 8 deep, per s",
         fast("names", "create"),
         BUFFERED,
-        Limit::Responder,
+        Limit::Local("local buffered+sync"),
         Bar::AtLeast(20_000.0),
     ),
     line(
         "REMOVE on stable storage, 8 deep, per s",
         fast("names", "remove"),
         BUFFERED,
-        Limit::Responder,
+        Limit::Local("local buffered+sync"),
         Bar::AtLeast(20_000.0),
     ),
     line(

@@ -131,9 +131,12 @@ fn others(
     figure: impl Fn(&str) -> Option<f64>,
 ) -> Vec<(&'static str, f64)> {
     // What is cached, or buffered, is not held against a direct one.
-    let local = match (line.from, line.ours) {
-        (From::Data(_), DIRECT) => Some("local fio direct"),
-        (From::Data(_), BUFFERED) => Some("local fio buffered"),
+    let local = match (line.from, line.ours, line.limit) {
+        (From::Data(_), DIRECT, _) => Some("local fio direct"),
+        (From::Data(_), BUFFERED, _) => Some("local fio buffered"),
+        (From::Bench(..), _, Limit::Local(target)) if line.figure == Figure::Throughput => {
+            Some(target)
+        }
         _ => None,
     };
     let one_after_the_other = match (line.figure, line.limit) {
@@ -316,6 +319,31 @@ mod tests {
         };
         assert_eq!(of(DIRECT), [("local fio direct", 5245.0)]);
         assert_eq!(of(BUFFERED), [("local fio buffered", 3667.0)]);
+    }
+
+    #[test]
+    fn what_makes_names_is_held_against_a_plain_program_that_keeps_the_same_promise() {
+        let from = From::Bench("names", "create");
+        let of = |figure, limit| {
+            let figures = |target: &str| (target == "local buffered+sync").then_some(12_000.0);
+            others(
+                &line(figure, from, BUFFERED, limit),
+                Some(78_000.0),
+                figures,
+            )
+        };
+        let local = Limit::Local("local buffered+sync");
+        let both = [
+            ("the responder", 78_000.0),
+            ("local buffered+sync", 12_000.0),
+        ];
+        assert_eq!(of(Figure::Throughput, local), both);
+        assert_eq!(of(Figure::Throughput, Limit::Responder), both[..1]);
+        assert_eq!(
+            of(Figure::P99, local),
+            both[..1],
+            "alone it waits for nobody"
+        );
     }
 
     #[test]

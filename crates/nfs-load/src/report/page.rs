@@ -406,10 +406,13 @@ fn notes(report: &Report) -> Vec<String> {
         );
     }
     let are_names_made = matches!(report.workload, Workload::Metadata | Workload::Untar);
-    if has_local && are_names_made {
-        notes.push("local: names are not brought to stable storage; a server that keeps the rules of NFSv3 does so before it answers.".to_owned());
-    }
     let targets = report.targets();
+    let mut unsynced = targets
+        .iter()
+        .filter(|target| target.starts_with("local") && !target.ends_with("+sync"));
+    if let (true, Some(local)) = (are_names_made, unsynced.next()) {
+        notes.push(format!("{local}: names are not brought to stable storage; a server that keeps the rules of NFSv3 does so before it answers, and local buffered+sync."));
+    }
     if are_names_made && targets.iter().any(|target| target.ends_with("+async")) {
         notes.push("+async: names are acknowledged before they are on stable storage, and a power cut loses them.".to_owned());
     }

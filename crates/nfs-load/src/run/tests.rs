@@ -2,6 +2,7 @@ use nfs_client::NfsUrl;
 
 use super::*;
 use crate::own::Own;
+use crate::place::Way;
 
 fn plan(workload: Workload, targets: Vec<Target>) -> Plan {
     Plan {
@@ -43,21 +44,23 @@ fn what_cannot_be_compared_or_measured_is_refused_with_the_cure() {
     told(refusal(Workload::SeqRead, &many, none), "name 1 to 16");
     let never = refusal(Workload::SeqRead, &ours, |plan| plan.repetitions = 0);
     told(never, "--repetitions: give 1 to 99");
-    let untar = refusal(Workload::Untar, &[Target::Local(true)], none);
+    let untar = refusal(Workload::Untar, &[Target::Local(Way::Direct)], none);
     told(untar, "give --local=buffered");
+    let synced = refusal(Workload::SeqRead, &[Target::Local(Way::Synced)], none);
+    told(synced, "it makes no names");
     let little = |plan: &mut Plan| plan.memory_bytes = Some(1 << 20);
     told(refusal(Workload::SeqRead, &ours, little), "at least 64 MiB");
     let limited = |plan: &mut Plan| plan.memory_bytes = Some(512 << 20);
     for free in [
         Target::Mounted(PathBuf::from("/mnt")),
         Target::Server(NfsUrl::default()),
-        Target::Local(false),
+        Target::Local(Way::Buffered),
     ] {
         let both = [own("auto"), free];
         let text = refusal(Workload::SeqRead, &both, limited);
         told(text, "would have all there is");
     }
-    let beside = [own("auto"), Target::Local(true)];
+    let beside = [own("auto"), Target::Local(Way::Direct)];
     let mut both = plan(Workload::SeqRead, beside.to_vec());
     both.memory_bytes = Some(512 << 20);
     assert!(!matches!(both.check(), Err(LoadError::Setting(_))));

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use nfs_client::NfsUrl;
 use nfs_load::own::Own;
+use nfs_load::place::Way;
 use nfs_load::run::Plan;
 use nfs_load::target::{Peer, Target};
 use nfs_load::workload::Workload;
@@ -38,7 +39,8 @@ pub(super) struct TargetArgs {
     /// What is mounted here, through its own client: a kernel's, or one in user space; may be repeated
     #[arg(long, value_name = "DIR")]
     mounted: Vec<PathBuf>,
-    /// The same load straight on this host's file system, buffered, direct or both; in both ways if none is named
+    /// The same load straight on this host's file system: buffered, direct, and, for names, buffered+sync, which puts
+    /// each on stable storage as a server does (fsync(2) of its directory); buffered and direct if none is named
     #[arg(
         long,
         value_name = "WAYS",
@@ -48,7 +50,7 @@ pub(super) struct TargetArgs {
         value_parser = way,
         default_missing_value = "buffered,direct"
     )]
-    local: Option<Vec<bool>>,
+    local: Option<Vec<Way>>,
     /// Memory of each server that is started, its page cache included, for example 512MiB: a memory cgroup for each.
     /// A file outgrows it then
     #[arg(long, value_name = "SIZE", value_parser = super::size)]
@@ -58,13 +60,11 @@ pub(super) struct TargetArgs {
     directory: PathBuf,
 }
 
-/// Whether past the page cache.
-fn way(text: &str) -> Result<bool, String> {
-    match text {
-        "buffered" => Ok(false),
-        "direct" => Ok(true),
-        _ => Err("give buffered, direct, or both, separated by a comma".to_owned()),
-    }
+fn way(text: &str) -> Result<Way, String> {
+    let named = Way::ALL.into_iter().find(|way| way.word() == text);
+    named.ok_or_else(|| {
+        "give buffered, direct, buffered+sync, or some of them, separated by commas".to_owned()
+    })
 }
 
 impl TargetArgs {
