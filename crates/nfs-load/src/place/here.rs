@@ -28,7 +28,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// All of them.
+    /// Every way, in the order in which help texts name them.
     pub const ALL: [Self; 3] = [Self::Buffered, Self::Direct, Self::Synced];
 
     /// Its name on the command line and in the report.

@@ -55,8 +55,8 @@ pub(crate) struct States {
     /// Who is to be told that a lock may be had now.
     pub(crate) notices: Arc<Notices>,
     start: Instant,
-    /// Makes the digests of requests. Who finds two requests with the same one deceives himself alone, about his own
-    /// slot.
+    /// Makes the digests of requests. A client that finds two requests with the same digest deceives only itself, about a
+    /// slot of its own.
     digests: RandomState,
 }
 

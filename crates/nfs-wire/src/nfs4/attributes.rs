@@ -71,7 +71,7 @@ impl AttributeError {
 }
 
 impl Attribute {
-    /// All that there are.
+    /// The set of every attribute that is known here.
     pub const ANY: Bitmap4 = {
         let mut any = Bitmap4::EMPTY;
         let mut rest = Self::ALL;
