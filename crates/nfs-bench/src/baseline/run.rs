@@ -103,6 +103,11 @@ impl Kind {
         }
     }
 
+    /// Whether it has an answer to these calls: the responder knows NFSv3 alone.
+    fn answers(self, workload: Workload) -> bool {
+        !(workload.is_v4() && matches!(self, Self::Responder | Self::ResponderPolling))
+    }
+
     /// The program that serves, with the settings of the baseline.
     pub(crate) fn program(self) -> Program<'static> {
         let ours = |engine| {
@@ -233,7 +238,8 @@ fn rows(servers: &[(Kind, Server)], options: &Options) -> Vec<Row> {
     };
     for workload in Workload::ALL.into_iter().filter(wanted) {
         for depth in DEPTHS {
-            rows.extend(servers.iter().map(|(kind, _)| Row {
+            let asked = servers.iter().filter(|(kind, _)| kind.answers(workload));
+            rows.extend(asked.map(|(kind, _)| Row {
                 workload,
                 depth,
                 server: *kind,

@@ -155,7 +155,7 @@ impl Workload {
     }
 
     /// Its calls are NFSv4.1's.
-    fn is_v4(self) -> bool {
+    pub(super) fn is_v4(self) -> bool {
         self.name().ends_with("v4.1")
     }
 

@@ -6,6 +6,7 @@
 
 mod copies;
 mod data;
+mod lines;
 mod list;
 mod mounts;
 mod page;

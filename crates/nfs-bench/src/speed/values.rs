@@ -4,7 +4,8 @@ use nfs_load::report::{IdleMemory, Report, Row};
 use nfs_load::spread::{Spread, median};
 use serde::Serialize;
 
-use super::list::{BUFFERED, Bar, DIRECT, Figure, From, LINES, Limit, Line, POLLING};
+use super::lines::LINES;
+use super::list::{BUFFERED, Bar, DIRECT, Figure, From, Limit, Line, POLLING};
 use super::{Measured, copies, data, mounts};
 use crate::baseline::run::Kind;
 use crate::sample::Sample;
