@@ -368,3 +368,19 @@ fn instructions_per_call(stage: &Stage, row: &Row, cores: (usize, usize)) -> Res
     let (first, second) = (count(short)?, count(long)?);
     Ok(second.saturating_sub(first) as f64 / (long - short) as f64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_answers_a_workload_is_asked_for_it() {
+        for kind in [Kind::Responder, Kind::ResponderPolling] {
+            assert!(kind.answers(Workload::Getattr));
+            assert!(!kind.answers(Workload::Getattr4));
+        }
+        for kind in [Kind::PenstockUring, Kind::Ganesha] {
+            assert!(kind.answers(Workload::Getattr) && kind.answers(Workload::Getattr4));
+        }
+    }
+}

@@ -56,8 +56,8 @@ pub(super) fn markdown(measured: &Measured, file_system: &str) -> String {
          `penstock bench` is near it, the generator may be what was measured: `penstock bench ceiling` tells what it can \
          do. The runs `calls` and `data` have load and server each on a core of its own, and a plain program has the \
          server's; in the others they share all cores. The files of `data` repeat a stamp in each block, those of the others are \
-         noise. GETATTR, ACCESS and LOOKUP ask about one file, or one name, again and again. Our server looks once for all \
-         such calls of NFSv3 that one read of a connection brought, so that a call about a file that no other asks about costs one `statx` more than these lines tell.\n\n",
+         noise. GETATTR, ACCESS and LOOKUP ask about one file, or one name, again and again. Our server looks once at the file, or directory, for all \
+         such calls that one read of a connection brought, so that a call about a file that no other asks about costs one `statx` more than these lines tell.\n\n",
     );
     runs(measured, &mut out);
     place(measured, file_system, &mut out);
