@@ -90,6 +90,7 @@ const TYPICAL: &[(&str, u32)] = &[
     ("power-xfs", 9),
     ("power-ext4", 8),
     ("power-attributes", 6),
+    ("power-behind", 1),
 ];
 
 #[cfg(test)]

@@ -535,4 +535,10 @@ pub(crate) const TABLE: &[Scenario] = &[
         needs: &[Need::Root, Need::Loop],
         run: power::attributes,
     },
+    Scenario {
+        name: "power-behind",
+        about: "power cuts after WRITEs behind the end of files that were cut off: zeros lie between, on XFS and ext4",
+        needs: &[Need::Root, Need::Loop],
+        run: io::behind,
+    },
 ];

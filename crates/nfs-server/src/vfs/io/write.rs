@@ -122,8 +122,7 @@ impl Vfs {
     ) -> (Result<WriteDone>, Option<Before>) {
         let object = &target.object;
         let ready = self.ready_to_write(target, change, offset, payload.data.len());
-        let ready = ready.await;
-        let (found, fd) = match ready {
+        let (found, fd) = match ready.await {
             Ok(ready) => ready,
             Err(error) => {
                 self.unreachable(target, error);
@@ -159,9 +158,10 @@ impl Vfs {
             return (Err(FILE_TOO_LARGE), None);
         };
         transfer.tally.copied(payload.copied);
-        self.await_turn(target, before, &transfer.decision).await;
-        self.reserve_ahead(target, &fd, before, &transfer.decision)
-            .await;
+        let ready = self.prepare(target, &fd, before, &transfer.decision);
+        if let Err(error) = ready.await {
+            return (Err(error), Some(found));
+        }
         let committed = transfer.decision.stability;
         let verifier = self.verifier.bytes();
         let written = self
@@ -188,6 +188,26 @@ impl Vfs {
         }
         transfer.count(target, result.as_ref().map_or(0, |done| done.count));
         (result, Some(found))
+    }
+
+    /// What is done to the file and waited for before a WRITE's bytes go on their way.
+    async fn prepare(
+        self: &Arc<Self>,
+        target: &Target,
+        file: &Arc<OwnedFd>,
+        before: &Stat,
+        decision: &Decision,
+    ) -> Result<()> {
+        self.await_turn(target, before, decision).await;
+        self.reserve_ahead(target, file, before, decision).await;
+        let asked = decision.asked();
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let zeroed = self.zero_behind_end(target, file, before.size, asked.start);
+        zeroed
+            .await
+            .inspect_err(|error| self.write_failed(&target.object, *error, WriteSync::None))
     }
 
     /// Stages what of the data is to be staged and writes the rest: see [`Vfs::write_range`].

@@ -5,6 +5,7 @@
 
 mod ahead;
 mod bed;
+mod behind;
 mod cells;
 mod coherence;
 mod counted;
@@ -17,6 +18,7 @@ mod matrix;
 mod records;
 
 pub(super) use ahead::run as ahead;
+pub(super) use behind::behind;
 pub(super) use coherence::run as coherence;
 pub(super) use counted::run as counted;
 pub(super) use faults::{fill_up, run as faults};
