@@ -37,6 +37,33 @@ pub fn pread_nowait(
     })
 }
 
+/// Hands the dirty pages of `len` bytes of a file from `offset` on to its disk, and waits until that has them;
+/// sync_file_range(2). They are on stable storage with the next flush of the disk, which each change of the file
+/// system's journal begins with; no attributes are.
+///
+/// # Errors
+/// What the disk or the file system reports, of pages that could not be written before as well: the descriptor does not
+/// tell of those again.
+pub fn write_back(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<()> {
+    let offset = i64::try_from(offset).map_err(|_| Errno::INVAL)?;
+    let len = i64::try_from(len).map_err(|_| Errno::INVAL)?;
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    retry_on_intr(|| {
+        // SAFETY: the descriptor is open for as long as it is borrowed, and the call touches no memory of ours.
+        let done = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, flags) };
+        if done < 0 {
+            Err(
+                rustix::io::Errno::from_io_error(&std::io::Error::last_os_error())
+                    .unwrap_or(Errno::IO),
+            )
+        } else {
+            Ok(())
+        }
+    })
+}
+
 /// Where a read moves nothing and touches no page: far behind any file's end.
 const BEHIND_ANY_END: u64 = 1 << 62;
 

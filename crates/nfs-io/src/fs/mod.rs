@@ -25,7 +25,7 @@ pub use acl::{AclKind, Perms, PosixAcl, has_posix_acls, posix_acl, set_posix_acl
 pub use attributes::{Access, SetTime, access, chmod, chown, set_times, truncate};
 pub use data::{
     CacheStat, cachestat, close, drop_cached, drop_cached_range, fdatasync, fsync, holds_whole,
-    pread_nowait, read_ahead, reads_are_locked_out, syncfs, takes_dontcache,
+    pread_nowait, read_ahead, reads_are_locked_out, syncfs, takes_dontcache, write_back,
 };
 pub use dir::{Batch, Dirent, Dirents, FileKind};
 pub use handle::{KernelHandle, name_to_handle, name_to_handle_at, open_by_handle};

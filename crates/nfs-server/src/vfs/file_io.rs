@@ -98,6 +98,9 @@ impl FileIo {
     pub(crate) fn truncated(&self, from: u64, to: u64) {
         self.reserve.truncated(from, to);
         self.in_order.truncated();
+        if let Some(gate) = self.gate.get() {
+            gate.tail.truncated();
+        }
     }
 
     /// There is something to do for the file before it may leave the cache: data to be put on stable storage,

@@ -31,6 +31,7 @@ use parking_lot::Mutex;
 
 use super::rewrites::Rewrites;
 use super::seen::Seen;
+use super::tail::Tail;
 
 /// The kind of writes that may run at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -71,6 +72,7 @@ impl Gates {
             ended: AtomicU64::new(0),
             seen: Seen::default(),
             rewrites: Rewrites::default(),
+            tail: Tail::default(),
             inode,
             home: Arc::clone(&self.0),
         });
@@ -89,6 +91,8 @@ pub(super) struct Gate {
     pub(super) seen: Seen,
     /// Which writes through the page cache may wait for write-back.
     pub(super) rewrites: Rewrites,
+    /// Whether the rest of the file's last block is zeros on its disk.
+    pub(super) tail: Tail,
     inode: (u64, u64),
     home: Arc<Mutex<Known>>,
 }

@@ -44,6 +44,7 @@ mod seen;
 mod space;
 pub(crate) mod stable;
 pub(crate) mod staging;
+mod tail;
 mod target;
 mod tree;
 mod trees;

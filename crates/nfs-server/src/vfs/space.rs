@@ -10,7 +10,6 @@ use nfs_io::fs::{self, Stat};
 use nfs_io::identity::Guard;
 
 use super::gate::Changing;
-use super::io::zero_before_copy;
 use super::staging::{WHOLE, Why};
 use super::{Access, Error, FileKind, Object, Result};
 use crate::limits;
@@ -98,9 +97,9 @@ impl Vfs {
             0 => limits::COPY_BYTES_MAX,
             len => len.min(limits::COPY_BYTES_MAX),
         };
-        let object = Arc::clone(&to.object);
+        let (vfs, object) = (Arc::clone(self), Arc::clone(&to.object));
         let copied = self.changing(to, move |fd| {
-            zero_before_copy(&object, fd.as_fd(), at)?;
+            vfs.zero_before_copy(&object, fd.as_fd(), at)?;
             let mut copied = 0;
             while copied < wanted {
                 let (from_at, to_at) = (what.offset + copied, at + copied);

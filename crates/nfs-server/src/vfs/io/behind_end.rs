@@ -4,14 +4,18 @@
 //! sets those bytes to zero in the page cache when the file is truncated or grows, and nothing makes the zeros wait
 //! for the disk before the new length does: a direct WRITE, one in the mode dontcache and a stable one put their own
 //! range on the disk, and the length that comes with it. A power cut then shows what was cut off in the middle of
-//! the file, and the client that sends its WRITE again sends none of these bytes. So the file is first made longer
-//! up to the end of its last block, or the WRITE if it begins in there, in the one way in which the kernel writes
-//! the zeros back before the length: by fallocate(2), which never makes a file shorter and replaces no data, whoever
-//! else writes there. (`xfs_setattr_size` in `fs/xfs/xfs_iops.c` says what it is for.)
+//! the file, and the client that sends its WRITE again sends none of these bytes.
+//!
+//! So the page is written back first. After a power cut the zeros may be in no page: a file of which the server does
+//! not know better is made longer instead, up to the end of its last block, or the WRITE if it begins in there, in
+//! the one way in which the kernel itself writes the zeros back before the length: by fallocate(2), which never makes a
+//! file shorter and replaces no data, whoever else writes there (`xfs_setattr_size` in `fs/xfs/xfs_iops.c`). That
+//! writes back whatever of the file the disk's length does not reach yet, so that it is not done more often.
 //!
 //! ext4 has the zeros written with the transaction of the truncation (`data=ordered`), and btrfs never writes over
 //! a block: there the call finds nothing to do but the length.
 
+use std::ops::Range;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -19,11 +23,24 @@ use nfs_io::identity::Guard;
 use nfs_io::{Errno, fs};
 
 use super::super::gate::Changing;
+use super::super::tail::{Growing, Tail};
 use super::super::{Object, Result};
 use crate::vfs::{Target, Vfs};
 
 impl Vfs {
-    /// Before a WRITE that begins at `offset` into a file of `size` bytes: what of the file's last block lies before
+    /// A WRITE of `len` bytes from `offset` on begins, if it may leave the file's last block in part.
+    pub(super) fn begin_growing(
+        &self,
+        object: &Object,
+        offset: u64,
+        len: usize,
+    ) -> Option<Growing> {
+        let block = object.mount.block_bytes.max(1);
+        let is_whole = offset.is_multiple_of(block) && (len as u64).is_multiple_of(block);
+        (!is_whole).then(|| Growing::begin(object.gate(&self.gates)))
+    }
+
+    /// Before a WRITE of `range`, into a file of `size` bytes: what of the file's last block lies before
     /// it is zeros, on stable storage no later than any length that the WRITE gives the file.
     ///
     /// # Errors
@@ -33,50 +50,66 @@ impl Vfs {
         self: &Arc<Self>,
         target: &Target,
         file: &Arc<OwnedFd>,
-        size: u64,
-        offset: u64,
+        growing: Option<&Growing>,
+        (size, range): (u64, &Range<u64>),
     ) -> Result<()> {
-        let block = target.object.mount.block_bytes;
-        let Some(to) = end_of_gap(size, offset, block) else {
+        let block = target.object.mount.block_bytes.max(1);
+        if range.is_empty() || growing.is_some_and(|write| write.is_zeros(size, range, block)) {
+            return Ok(());
+        }
+        let Some(to) = end_of_gap(size, range.start, block) else {
             return Ok(());
         };
         let (file, job) = (Arc::clone(file), target.clone());
-        let changing = Changing::of(target.object.gate(&self.gates));
-        let lengthen = move || {
+        let gate = Arc::clone(target.object.gate(&self.gates));
+        let changing = Changing::of(&gate);
+        let fill = move || {
             let _changing = changing;
             let _identity = Guard::enter(&job.actor.creds)?;
-            lengthen(file.as_fd(), size, to)
+            fill(file.as_fd(), &gate.tail, size..to, block)
         };
-        let done = self.blocking(target.queue(), lengthen).await?;
-        done.map_err(Into::into)
+        self.blocking(target.queue(), fill).await??;
+        if let Some(growing) = growing {
+            growing.filled(size, range);
+        }
+        Ok(())
+    }
+
+    /// The same for bytes that the kernel copies into a file from `offset` on; to be called as the caller, on a thread
+    /// that may wait for the disk.
+    pub(in crate::vfs) fn zero_before_copy(
+        &self,
+        object: &Object,
+        file: BorrowedFd<'_>,
+        offset: u64,
+    ) -> nfs_io::Result<()> {
+        let block = object.mount.block_bytes.max(1);
+        let size = fs::statx(file)?.size;
+        match end_of_gap(size, offset, block) {
+            Some(to) => fill(file, &object.gate(&self.gates).tail, size..to, block),
+            None => Ok(()),
+        }
     }
 }
 
-/// The same for bytes that the kernel copies into a file from `offset` on; to be called as the caller, on a thread
-/// that may wait for the disk.
-pub(in crate::vfs) fn zero_before_copy(
-    object: &Object,
-    file: BorrowedFd<'_>,
-    offset: u64,
-) -> nfs_io::Result<()> {
-    let size = fs::statx(file)?.size;
-    match end_of_gap(size, offset, object.mount.block_bytes) {
-        Some(to) => lengthen(file, size, to),
-        None => Ok(()),
+/// Has zeros in a part of a file's last block, from its end on, before the file is longer on the disk.
+fn fill(file: BorrowedFd<'_>, tail: &Tail, part: Range<u64>, block: u64) -> nfs_io::Result<()> {
+    if tail.was_zeros() {
+        return fs::write_back(file, part.start - part.start % block, block);
     }
-}
-
-fn lengthen(file: BorrowedFd<'_>, size: u64, to: u64) -> nfs_io::Result<()> {
-    match fs::allocate(file, size, to.saturating_sub(size)) {
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-        done => done,
+    match fs::allocate(file, part.start, part.end.saturating_sub(part.start)) {
+        // Nothing else can be done there.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+        done => done?,
     }
+    tail.is_zeros_now();
+    Ok(())
 }
 
 /// Where the last block of a file of `size` bytes ends, or the WRITE at `offset` begins in it; `None` where nothing of
-/// that block lies between.
+/// that block lies between. `block` is its bytes, at least 1.
 fn end_of_gap(size: u64, offset: u64, block: u64) -> Option<u64> {
-    if offset <= size || block == 0 || size.is_multiple_of(block) {
+    if offset <= size || size.is_multiple_of(block) {
         return None;
     }
     let end = size.checked_next_multiple_of(block);
@@ -99,7 +132,5 @@ mod tests {
         // The last block is full, or there is none.
         assert_eq!(gap(8192, 20_000), None);
         assert_eq!(gap(0, 20_000), None);
-        // A file system that names no block.
-        assert_eq!(end_of_gap(4173, 92_563, 0), None);
     }
 }

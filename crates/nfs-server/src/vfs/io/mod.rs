@@ -34,7 +34,6 @@ use nfs_io::{Buf, FileData, Mode, Share};
 
 pub(crate) use crate::exports::policy::Stability;
 pub(crate) use auto::{FileAuto, Surroundings};
-pub(in crate::vfs) use behind_end::zero_before_copy;
 pub(crate) use commit::{Rounds, StableWrites};
 pub(crate) use in_order::{InOrder, OrderCounters};
 pub(crate) use refusals::Refusals;

@@ -9,12 +9,13 @@ use nfs_io::engine::{Engine, EngineKind};
 use nfs_io::fs::{self, Stat};
 use nfs_io::op::Op;
 use nfs_io::plan::Segment;
-use nfs_io::{Buf, Errno, Keep, Mode, WriteSync, WriteWaits};
+use nfs_io::{Buf, Errno, Keep, Mode, Share, WriteSync, WriteWaits};
 use rustix::param::page_size;
 
 use super::super::gate::{Group, Pass};
 use super::super::seen::Look;
 use super::super::staging::Staged;
+use super::super::tail::Growing;
 use super::super::wcc::Change;
 use super::super::{Access, Attributes, Error, Object, Result, Wcc, WithWcc};
 use super::commit::StableWrite;
@@ -50,6 +51,14 @@ impl Before {
             Self::Untimed(_) => None,
         }
     }
+}
+
+/// A file that a WRITE may write.
+struct Ready {
+    found: Before,
+    /// Its descriptor for the page cache.
+    fd: Arc<OwnedFd>,
+    growing: Option<Growing>,
 }
 
 impl Vfs {
@@ -120,9 +129,8 @@ impl Vfs {
         payload: Payload,
         asked: Stability,
     ) -> (Result<WriteDone>, Option<Before>) {
-        let object = &target.object;
         let ready = self.ready_to_write(target, change, offset, payload.data.len());
-        let (found, fd) = match ready.await {
+        let Ready { found, fd, growing } = match ready.await {
             Ok(ready) => ready,
             Err(error) => {
                 self.unreachable(target, error);
@@ -137,12 +145,7 @@ impl Vfs {
         let about = target.about();
         self.trace
             .io(Event::WriteOpened, about, offset, wanted as u64);
-        let budget = &self.write_budget;
-        let share = object.mount.write_share(target.sharer(), wanted, budget);
-        let waiting = step(StepKind::Memory);
-        let share = share.await;
-        waiting.end();
-        let Some(_share) = share else {
+        let Some(_share) = self.memory_for(target, wanted).await else {
             return (Err(Error::Busy), None);
         };
         let call = IoCall {
@@ -158,8 +161,8 @@ impl Vfs {
             return (Err(FILE_TOO_LARGE), None);
         };
         transfer.tally.copied(payload.copied);
-        let ready = self.prepare(target, &fd, before, &transfer.decision);
-        if let Err(error) = ready.await {
+        let prepared = self.prepare(target, &fd, before, &transfer.decision, growing.as_ref());
+        if let Err(error) = prepared.await {
             return (Err(error), Some(found));
         }
         let committed = transfer.decision.stability;
@@ -170,6 +173,9 @@ impl Vfs {
         let result = match written {
             Ok(0) if wanted > 0 => Err(Error::Errno(Errno::NOSPC)),
             Ok(count) => {
+                if let Some(growing) = growing {
+                    growing.reached(offset.saturating_add(count as u64));
+                }
                 self.trace
                     .io(Event::WriteIoDone, about, offset, count as u64);
                 Ok(WriteDone {
@@ -190,6 +196,14 @@ impl Vfs {
         (result, Some(found))
     }
 
+    /// Memory for the data of a WRITE; `None` where there is none for this client.
+    async fn memory_for(&self, target: &Target, bytes: usize) -> Option<Share> {
+        let budget = &self.write_budget;
+        let mount = &target.object.mount;
+        let _waiting = step(StepKind::Memory);
+        mount.write_share(target.sharer(), bytes, budget).await
+    }
+
     /// What is done to the file and waited for before a WRITE's bytes go on their way.
     async fn prepare(
         self: &Arc<Self>,
@@ -197,17 +211,16 @@ impl Vfs {
         file: &Arc<OwnedFd>,
         before: &Stat,
         decision: &Decision,
+        growing: Option<&Growing>,
     ) -> Result<()> {
         self.await_turn(target, before, decision).await;
         self.reserve_ahead(target, file, before, decision).await;
-        let asked = decision.asked();
-        if asked.is_empty() {
-            return Ok(());
-        }
-        let zeroed = self.zero_behind_end(target, file, before.size, asked.start);
+        let range = decision.asked();
+        let zeroed = self.zero_behind_end(target, file, growing, (before.size, &range));
+        // It may tell of data that somebody else wrote, as a sync does.
         zeroed
             .await
-            .inspect_err(|error| self.write_failed(&target.object, *error, WriteSync::None))
+            .inspect_err(|error| self.write_failed(&target.object, *error, WriteSync::Dsync))
     }
 
     /// Stages what of the data is to be staged and writes the rest: see [`Vfs::write_range`].
@@ -392,7 +405,7 @@ impl Vfs {
         change: &Change,
         offset: u64,
         len: usize,
-    ) -> Result<(Before, Arc<OwnedFd>)> {
+    ) -> Result<Ready> {
         must_be_regular(&target.object)?;
         target.must_be_writable()?;
         let end = offset
@@ -401,12 +414,13 @@ impl Vfs {
         if end.is_none() {
             return Err(FILE_TOO_LARGE);
         }
-        let before = self.before_write(target, change).await?;
-        self.check_io(target, Access::WRITE, *before.stat()).await?;
-        Object::check_sealed(before.stat())?;
+        let growing = self.begin_growing(&target.object, offset, len);
+        let found = self.before_write(target, change).await?;
+        self.check_io(target, Access::WRITE, *found.stat()).await?;
+        Object::check_sealed(found.stat())?;
         // Opened for a direct write too: it knows of errors from now on, and COMMIT asks it.
         let fd = self.write_fd(target).await?;
-        Ok((before, fd))
+        Ok(Ready { found, fd, growing })
     }
 
     async fn before_write(&self, target: &Target, change: &Change) -> Result<Before> {

@@ -49,23 +49,30 @@ struct Case {
     mode: Mode,
     by: By,
     offset: u64,
+    /// Whether the server has written the file before it is cut off.
+    is_known: bool,
 }
 
 impl Case {
     fn all() -> Vec<Self> {
         let mut cases = Vec::new();
+        let mut add = |stable, mode, by, is_known| {
+            for offset in OFFSETS {
+                cases.push(Self {
+                    number: cases.len(),
+                    stable,
+                    mode,
+                    by,
+                    offset,
+                    is_known,
+                });
+            }
+        };
         for stable in STABILITIES {
             for mode in Mode::ALL {
                 for by in [By::Client, By::Host] {
-                    for offset in OFFSETS {
-                        cases.push(Self {
-                            number: cases.len(),
-                            stable,
-                            mode,
-                            by,
-                            offset,
-                        });
-                    }
+                    add(stable, mode, by, false);
+                    add(stable, mode, by, true);
                 }
             }
         }
@@ -173,6 +180,11 @@ async fn of<'c>(clients: &'c [(Mode, Client)], case: &Case) -> Result<(&'c Clien
 
 async fn change(bed: &Bed, clients: &[(Mode, Client)], case: &Case) -> Result<()> {
     let (client, file) = of(clients, case).await?;
+    if case.is_known {
+        let data = Bytes::from_static(&[OLD; 100]);
+        let stable = StableHow::Unstable;
+        client.write(&file, 0, stable, data).await?;
+    }
     match case.by {
         By::Client => client.resize(&file, SHORT).await?,
         By::Host => {
