@@ -251,7 +251,7 @@ fn selected(args: &RunArgs) -> Vec<(String, &'static Scenario, Engine)> {
         EngineChoice::Threads => &[Engine::Threads],
     };
     for scenario in TABLE {
-        let engines = if scenario.server_is_foreign() {
+        let engines = if scenario.runs_with_one_engine() {
             engines.get(..1).unwrap_or_default()
         } else {
             engines
