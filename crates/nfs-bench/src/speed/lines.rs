@@ -9,6 +9,7 @@ use crate::modes::work::Work;
 
 const DONTCACHE: &str = "penstock dontcache";
 const STAGED: &str = "penstock direct+staging";
+const STAGED_IN_ORDER: &str = "penstock direct+staging+order";
 /// Ours with replies to stable WRITEs that tell no attributes.
 const BARE: &str = "penstock direct+no-stable-write-attributes";
 const ASYNC: &str = "penstock buffered+async";
@@ -283,6 +284,13 @@ pub(super) const LINES: &[Line] = &[
         "the same",
         fast("unaligned", "write"),
         STAGED,
+        Limit::Own("aligned", "write"),
+        Bar::OfLimit(0.9),
+    ),
+    line(
+        "the same, in order",
+        fast("unaligned", "write"),
+        STAGED_IN_ORDER,
         Limit::Own("aligned", "write"),
         Bar::OfLimit(0.9),
     ),

@@ -246,7 +246,7 @@ pub(super) const RUNS: &[Run] = &[
         name: "unaligned",
         workload: "ior-hard",
         options: &[
-            "--self=direct,direct+staging",
+            "--self=direct,direct+staging,direct+staging+order",
             "--memory=512MiB",
             "--size=256MiB",
         ],
@@ -256,7 +256,7 @@ pub(super) const RUNS: &[Run] = &[
         name: "aligned",
         workload: "ior-hard",
         options: &[
-            "--self=direct,direct+staging",
+            "--self=direct,direct+staging,direct+staging+order",
             "--memory=512MiB",
             "--size=256MiB",
             "--record=48KiB",

@@ -19,10 +19,11 @@ pub(super) struct TargetArgs {
     server: Vec<NfsUrl>,
     /// Our server, started for the run, in each of these modes: buffered, dontcache, direct, auto, separated by commas;
     /// in all of them if none is named. With +staging behind direct or auto, the ends of WRITEs wait for their
-    /// neighbours; with +async behind any, names are acknowledged before they are on stable storage, with
+    /// neighbours; with +order behind any, WRITEs that come out of order wait for those before them, with +reserve
+    /// space is taken ahead of streams, with +async names are acknowledged before they are on stable storage, with
     /// +no-stable-write-attributes replies to stable WRITEs tell no attributes, with +splice behind buffered or auto
     /// large READs are sent from the page cache without a copy, and with +busy-poll=50us threads always look for more
-    /// calls for so long before they sleep, with +busy-poll=0 never
+    /// calls for so long before they sleep, with +busy-poll=0 never. Several may follow each other: direct+staging+order
     #[arg(
         long = "self",
         value_name = "MODES",
