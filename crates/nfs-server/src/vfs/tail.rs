@@ -47,8 +47,18 @@ pub(super) struct Growing {
     truncations: u64,
     /// The least length that the file had when the WRITE began, if the rest of its last block was known.
     least: Option<u64>,
-    /// Up to where it was written.
-    reached: Option<u64>,
+    done: Done,
+}
+
+/// How far a WRITE has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Done {
+    /// The file is as it was.
+    Nothing,
+    /// Anything may have been written, or nothing.
+    Unknown,
+    /// Up to here it was written.
+    To(u64),
 }
 
 impl Tail {
@@ -83,18 +93,19 @@ impl Growing {
             gate: Arc::clone(gate),
             truncations: state.truncations,
             least: state.zeros.map(|zeros| zeros.least),
-            reached: None,
+            done: Done::Nothing,
         }
     }
 
     /// Whether the rest of the last block of the file, which has `size` bytes, is known to be zeros on its disk, so
-    /// that the WRITE of `range` may leave a gap there.
-    pub(super) fn is_zeros(&self, size: u64, range: &Range<u64>, block: u64) -> bool {
+    /// that the WRITE of `range`, which is about to be made, may leave a gap there.
+    pub(super) fn is_zeros(&mut self, size: u64, range: &Range<u64>, block: u64) -> bool {
+        self.done = Done::Unknown;
         let mut state = self.gate.tail.0.lock();
         let is_known = state.truncations == self.truncations
             // What nobody knew when this WRITE began was found out since.
             && state.zeros.is_some_and(|zeros| {
-                (self.least.unwrap_or(0)..=zeros.most).contains(&size)
+                (self.least.unwrap_or(zeros.least)..=zeros.most).contains(&size)
             });
         let is_whole = size.is_multiple_of(block);
         if !is_known && !is_whole {
@@ -123,7 +134,7 @@ impl Growing {
 
     /// The WRITE is done as far as this.
     pub(super) fn reached(mut self, end: u64) {
-        self.reached = Some(end);
+        self.done = Done::To(end);
     }
 }
 
@@ -131,11 +142,10 @@ impl Drop for Growing {
     fn drop(&mut self) {
         let mut state = self.gate.tail.0.lock();
         state.running -= 1;
-        match (&mut state.zeros, self.reached) {
-            (Some(zeros), Some(end)) => zeros.least = zeros.least.max(end),
-            // What it has done is not known.
-            (_, None) => state.zeros = None,
-            (None, Some(_)) => {}
+        match (&mut state.zeros, self.done) {
+            (Some(zeros), Done::To(end)) => zeros.least = zeros.least.max(end),
+            (_, Done::Unknown) => state.zeros = None,
+            (None, Done::To(_)) | (_, Done::Nothing) => {}
         }
     }
 }
@@ -156,25 +166,36 @@ mod tests {
     fn records_that_come_in_any_order_leave_zeros() {
         let gates = Gates::default();
         let gate = gates.of((1, 1));
-        let first = Growing::begin(&gate);
+        let mut first = Growing::begin(&gate);
         assert!(first.is_zeros(0, &record(7), BLOCK), "it has no last block");
         assert!(gate.tail.was_zeros());
-        let second = Growing::begin(&gate);
+        let mut second = Growing::begin(&gate);
         first.reached(record(7).end);
         // Looked at after the first one ended, and before it.
-        let third = Growing::begin(&gate);
+        let mut third = Growing::begin(&gate);
         assert!(third.is_zeros(record(7).end, &record(9), BLOCK));
         assert!(second.is_zeros(record(7).end, &record(8), BLOCK));
         third.reached(record(9).end);
-        let fourth = Growing::begin(&gate);
+        let mut fourth = Growing::begin(&gate);
         assert!(fourth.is_zeros(record(9).end, &record(11), BLOCK));
+    }
+
+    #[test]
+    fn what_was_found_out_since_a_write_began_is_known_to_it() {
+        let gates = Gates::default();
+        let gate = gates.of((1, 1));
+        let (first, mut second) = (Growing::begin(&gate), Growing::begin(&gate));
+        let mut third = Growing::begin(&gate);
+        first.filled(4173, &record(2));
+        assert!(second.is_zeros(4173, &record(4), BLOCK));
+        assert!(!third.is_zeros(4000, &record(6), BLOCK), "it is shorter");
     }
 
     #[test]
     fn nothing_is_known_of_a_file_that_somebody_left() {
         let gates = Gates::default();
         let gate = gates.of((1, 1));
-        let alone = Growing::begin(&gate);
+        let mut alone = Growing::begin(&gate);
         assert!(!alone.is_zeros(4173, &record(2), BLOCK));
         alone.filled(4173, &record(2));
         let beside = Growing::begin(&gate);
@@ -182,7 +203,7 @@ mod tests {
         beside.reached(record(0).end);
         assert!(!gate.tail.was_zeros());
         gate.tail.is_zeros_now();
-        let later = Growing::begin(&gate);
+        let mut later = Growing::begin(&gate);
         assert!(gate.tail.was_zeros(), "that is of the page cache");
         let found = later.is_zeros(record(2).end, &record(4), BLOCK);
         assert!(!found, "nobody wrote for a while");
@@ -192,26 +213,24 @@ mod tests {
     fn a_shorter_file_is_not_known() {
         let gates = Gates::default();
         let gate = gates.of((1, 1));
-        let stays = Growing::begin(&gate);
+        let mut stays = Growing::begin(&gate);
         assert!(stays.is_zeros(0, &record(9), BLOCK));
-        let writes = Growing::begin(&gate);
+        let mut writes = Growing::begin(&gate);
         assert!(writes.is_zeros(0, &record(3), BLOCK));
         writes.reached(record(3).end);
-        let (by_host, longer) = (Growing::begin(&gate), Growing::begin(&gate));
+        let (mut by_host, mut longer) = (Growing::begin(&gate), Growing::begin(&gate));
         assert!(!by_host.is_zeros(4173, &record(5), BLOCK));
         let most = record(9).end + 1;
-        assert!(
-            !longer.is_zeros(most, &record(12), BLOCK),
-            "nobody wrote so far"
-        );
+        let found = longer.is_zeros(most, &record(12), BLOCK);
+        assert!(!found, "nobody wrote so far");
         gate.tail.truncated();
-        for write in [stays, by_host] {
+        for mut write in [stays, by_host] {
             let found = write.is_zeros(record(3).end, &record(6), BLOCK);
             assert!(!found, "truncated since it began");
             write.filled(record(4).end, &record(6));
             write.reached(record(6).end);
         }
-        let since = Growing::begin(&gate);
+        let mut since = Growing::begin(&gate);
         let found = since.is_zeros(record(6).end, &record(8), BLOCK);
         assert!(
             !found,
@@ -220,14 +239,17 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_forgets() {
+    fn a_failure_forgets_if_anything_was_written() {
         let gates = Gates::default();
         let gate = gates.of((1, 1));
-        let _stays = Growing::begin(&gate);
-        let fails = Growing::begin(&gate);
-        assert!(fails.is_zeros(0, &record(3), BLOCK));
+        let mut stays = Growing::begin(&gate);
+        assert!(stays.is_zeros(0, &record(3), BLOCK));
+        let refused = Growing::begin(&gate);
+        drop(refused);
+        let mut fails = Growing::begin(&gate);
+        assert!(fails.is_zeros(RECORD, &record(3), BLOCK));
         drop(fails);
-        let after = Growing::begin(&gate);
+        let mut after = Growing::begin(&gate);
         assert!(!after.is_zeros(RECORD, &record(5), BLOCK));
     }
 }

@@ -50,11 +50,13 @@ impl Vfs {
         self: &Arc<Self>,
         target: &Target,
         file: &Arc<OwnedFd>,
-        growing: Option<&Growing>,
+        mut growing: Option<&mut Growing>,
         (size, range): (u64, &Range<u64>),
     ) -> Result<()> {
         let block = target.object.mount.block_bytes.max(1);
-        if range.is_empty() || growing.is_some_and(|write| write.is_zeros(size, range, block)) {
+        let writes = growing.as_mut().filter(|_| !range.is_empty());
+        let is_zeros = writes.is_some_and(|write| write.is_zeros(size, range, block));
+        if range.is_empty() || is_zeros {
             return Ok(());
         }
         let Some(to) = end_of_gap(size, range.start, block) else {

@@ -53,13 +53,9 @@ impl Before {
     }
 }
 
-/// A file that a WRITE may write.
-struct Ready {
-    found: Before,
-    /// Its descriptor for the page cache.
-    fd: Arc<OwnedFd>,
-    growing: Option<Growing>,
-}
+/// A file that a WRITE may write: as it was found, its descriptor for the page cache, and what it may leave of its last
+/// block.
+type Ready = (Before, Arc<OwnedFd>, Option<Growing>);
 
 impl Vfs {
     /// Writes a payload to a regular file, beginning at `offset` bytes, and makes it at least as stable as
@@ -130,7 +126,7 @@ impl Vfs {
         asked: Stability,
     ) -> (Result<WriteDone>, Option<Before>) {
         let ready = self.ready_to_write(target, change, offset, payload.data.len());
-        let Ready { found, fd, growing } = match ready.await {
+        let (found, fd, mut growing) = match ready.await {
             Ok(ready) => ready,
             Err(error) => {
                 self.unreachable(target, error);
@@ -161,7 +157,7 @@ impl Vfs {
             return (Err(FILE_TOO_LARGE), None);
         };
         transfer.tally.copied(payload.copied);
-        let prepared = self.prepare(target, &fd, before, &transfer.decision, growing.as_ref());
+        let prepared = self.prepare(target, &fd, before, &transfer.decision, growing.as_mut());
         if let Err(error) = prepared.await {
             return (Err(error), Some(found));
         }
@@ -211,7 +207,7 @@ impl Vfs {
         file: &Arc<OwnedFd>,
         before: &Stat,
         decision: &Decision,
-        growing: Option<&Growing>,
+        growing: Option<&mut Growing>,
     ) -> Result<()> {
         self.await_turn(target, before, decision).await;
         self.reserve_ahead(target, file, before, decision).await;
@@ -420,7 +416,7 @@ impl Vfs {
         Object::check_sealed(found.stat())?;
         // Opened for a direct write too: it knows of errors from now on, and COMMIT asks it.
         let fd = self.write_fd(target).await?;
-        Ok(Ready { found, fd, growing })
+        Ok((found, fd, growing))
     }
 
     async fn before_write(&self, target: &Target, change: &Change) -> Result<Before> {
