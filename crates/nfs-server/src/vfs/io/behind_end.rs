@@ -12,6 +12,10 @@
 //! file shorter and replaces no data, whoever else writes there (`xfs_setattr_size` in `fs/xfs/xfs_iops.c`). That
 //! writes back whatever of the file the disk's length does not reach yet, so that it is not done more often.
 //!
+//! A direct WRITE at the end, or over it, is no better off if it goes past the last block: what it has in that one goes
+//! through the page cache, and the rest makes the file longer. If the power goes, and its client never sends it again,
+//! there has to be nothing of what was cut off.
+//!
 //! ext4 has the zeros written with the transaction of the truncation (`data=ordered`), and btrfs never writes over
 //! a block: there the call finds nothing to do but the length.
 
@@ -20,7 +24,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use nfs_io::identity::Guard;
-use nfs_io::{Errno, fs};
+use nfs_io::{Errno, Mode, fs};
 
 use super::super::gate::Changing;
 use super::super::tail::{Growing, Tail};
@@ -41,7 +45,8 @@ impl Vfs {
     }
 
     /// Before a WRITE of `range`, into a file of `size` bytes: what of the file's last block lies before
-    /// it is zeros, on stable storage no later than any length that the WRITE gives the file.
+    /// it, or is not written directly with the rest of it, is zeros, on stable storage no later than any length that the
+    /// WRITE gives the file.
     ///
     /// # Errors
     /// [`Error::Busy`](super::super::Error::Busy) when too much waits for the file system, and what fallocate(2)
@@ -51,7 +56,7 @@ impl Vfs {
         target: &Target,
         file: &Arc<OwnedFd>,
         mut growing: Option<&mut Growing>,
-        (size, range): (u64, &Range<u64>),
+        (size, range, mode): (u64, &Range<u64>, Mode),
     ) -> Result<()> {
         let block = target.object.mount.block_bytes.max(1);
         let writes = growing.as_mut().filter(|_| !range.is_empty());
@@ -59,7 +64,11 @@ impl Vfs {
         if range.is_empty() || is_zeros {
             return Ok(());
         }
-        let Some(to) = end_of_gap(size, range.start, block) else {
+        let to = match mode {
+            Mode::Direct if range.start <= size => end_of_head(size, range, block),
+            Mode::Direct | Mode::Buffered | Mode::DontCache => end_of_gap(size, range.start, block),
+        };
+        let Some(to) = to else {
             return Ok(());
         };
         let (file, job) = (Arc::clone(file), target.clone());
@@ -118,6 +127,14 @@ fn end_of_gap(size: u64, offset: u64, block: u64) -> Option<u64> {
     Some(end.unwrap_or(offset).min(offset))
 }
 
+/// Where the last block of a file of `size` bytes ends, if it is not full, and a WRITE of `range` begins within it, but
+/// not with it, and goes past it.
+fn end_of_head(size: u64, range: &Range<u64>, block: u64) -> Option<u64> {
+    let end = size.checked_next_multiple_of(block)?;
+    let begins_within = size < end && range.start > end.saturating_sub(block);
+    (begins_within && end < range.end).then_some(end)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,5 +151,19 @@ mod tests {
         // The last block is full, or there is none.
         assert_eq!(gap(8192, 20_000), None);
         assert_eq!(gap(0, 20_000), None);
+    }
+
+    #[test]
+    fn only_what_goes_past_the_last_block_has_a_head_in_it() {
+        let head = |size, range| end_of_head(size, &range, 4096);
+        assert_eq!(head(4173, 4173..8193), Some(8192));
+        assert_eq!(head(4173, 4100..8193), Some(8192));
+        // It ends there, or the block is written with what is behind it.
+        assert_eq!(head(4173, 4173..8192), None);
+        assert_eq!(head(4173, 4096..20_000), None);
+        assert_eq!(head(4173, 100..20_000), None);
+        // The last block is full, or there is none.
+        assert_eq!(head(8192, 8192..20_000), None);
+        assert_eq!(head(0, 0..20_000), None);
     }
 }

@@ -212,7 +212,8 @@ impl Vfs {
         self.await_turn(target, before, decision).await;
         self.reserve_ahead(target, file, before, decision).await;
         let range = decision.asked();
-        let zeroed = self.zero_behind_end(target, file, growing, (before.size, &range));
+        let asked = (before.size, &range, decision.choice.mode);
+        let zeroed = self.zero_behind_end(target, file, growing, asked);
         // It may tell of data that somebody else wrote, as a sync does.
         zeroed
             .await

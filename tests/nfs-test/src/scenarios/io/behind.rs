@@ -24,8 +24,8 @@ const DATA: usize = 12_288;
 const SHORT: u64 = 4173;
 const OLD: u8 = 0xd0;
 const NEW: u8 = 0x4e;
-/// Where WRITEs begin: in the last block, at its end, in a block behind it, at the edges of others.
-const OFFSETS: [u64; 5] = [5000, 8192, 92_563, 12_288, 40_960];
+/// Where WRITEs begin: at the file's end, in the last block, at its end, in a block behind it, at the edges of others.
+const OFFSETS: [u64; 6] = [SHORT, 5000, 8192, 92_563, 12_288, 40_960];
 /// Bytes of a WRITE, with a ragged end and without.
 const WRITES: [u64; 2] = [19_858, 20_480];
 /// UNSTABLE first: what is stable takes the journal of the others along.
@@ -219,6 +219,8 @@ fn is_right(case: &Case, found: &[u8]) -> Result<bool> {
     let before = found.len().min(kept.len());
     ensure!(before as u64 >= SHORT, "{before} bytes");
     same(&kept[..before], &found[..before])?;
+    let behind = &found[SHORT as usize..];
+    ensure!(!behind.contains(&OLD), "what was cut off is there again");
     Ok(found.len() as u64 > SHORT)
 }
 
