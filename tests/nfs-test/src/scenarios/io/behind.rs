@@ -1,8 +1,8 @@
-//! Files that were cut off within a block, and WRITEs that begin behind their new end: after a power cut, and after
-//! the client has sent again what was not committed, zeros lie between, never what was cut off.
+//! Files that were cut off within a block, and WRITEs that begin at their new end or behind it: after a power cut, and
+//! after the client has sent again what was not committed, zeros lie between, never what was cut off.
 //!
-//! Each file has one change of its size and one WRITE. They are made by a client and by a program of this host, in
-//! each mode, of each stability, and lie in the last block, at its end and far behind it. The power goes once, when
+//! Each file has one change of its size, by a client or by a program of this host, and one WRITE by a client, in each
+//! mode and of each stability, which begins at the end, in the last block, or behind that. The power goes once, when
 //! all are acknowledged, and no file is synced but by its own WRITE.
 
 use std::fs::{self, File};
@@ -103,6 +103,10 @@ pub(in super::super) fn behind(context: &Context) -> Result<String> {
     for ground in [Ground::Xfs, Ground::Ext4] {
         longer += cut(context, ground, &cases).with_context(|| ground.name())?;
     }
+    ensure!(
+        longer > 0,
+        "no length of an UNSTABLE WRITE came to the disk"
+    );
     Ok(format!(
         "{} files cut off, {longer} of those with UNSTABLE WRITEs longer after the power cut",
         2 * cases.len()
@@ -228,6 +232,7 @@ fn is_right(case: &Case, found: &[u8]) -> Result<bool> {
 async fn again(bed: &Bed, clients: &[(Mode, Client)], case: &Case) -> Result<()> {
     let (client, file) = of(clients, case).await?;
     if case.stable == StableHow::Unstable {
+        // The power has undone what the host's program did: that file's WRITE is behind nothing any more.
         if case.by == By::Host && fs::metadata(bed.path(&case.name()))?.len() == LONG {
             return Ok(());
         }
