@@ -34,6 +34,9 @@ pub(crate) struct ClientArgs {
     /// How many small files (10,000, or 2,000 with --quick)
     #[arg(long)]
     files: Option<usize>,
+    /// Make the files of the rows of a disk in this directory
+    #[arg(long, default_value = "/var/tmp")]
+    pub(crate) directory: PathBuf,
     #[command(flatten)]
     pub(crate) results: Results,
 }

@@ -32,5 +32,6 @@ pub mod servers;
 pub mod speed;
 pub mod stage;
 pub mod summary;
+pub mod supervise;
 pub mod turns;
 pub mod volume;

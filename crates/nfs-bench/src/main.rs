@@ -25,11 +25,12 @@ use nfs_bench::ior_hard;
 use nfs_bench::kernel_client;
 use nfs_bench::limits;
 use nfs_bench::mirror;
+use nfs_bench::modes::page;
 use nfs_bench::modes::run as modes;
-use nfs_bench::modes::{page, supervise};
 use nfs_bench::out_of_order::run as out_of_order;
 use nfs_bench::speed;
 use nfs_bench::stage;
+use nfs_bench::supervise;
 use nfs_client::NfsUrl;
 use nfs_io::BusyPoll;
 use nfs_load::respond;
@@ -523,11 +524,8 @@ fn run_storm(options: &StormOptions, results: &Results) -> Result<ExitCode> {
 
 fn run_client(arguments: &ClientArgs) -> Result<ExitCode> {
     let options = arguments.options()?;
-    if !stage::is_inside() {
-        if !stage::is_root() {
-            bail!("this needs root: it makes namespaces and a file system of its own");
-        }
-        return Ok(code(stage::enter()?));
+    if let Some(ended) = supervised(&arguments.directory, None)? {
+        return Ok(ended);
     }
     let report = client::run::run(&options)?;
     arguments.results.write(&report, client::page::write)?;

@@ -18,6 +18,7 @@ use crate::content::{Content, Data};
 use crate::counters;
 use crate::servers::{WITHOUT_GANESHA, ganesha_is_installed};
 use crate::stage::{self, output};
+use crate::supervise::Setting;
 use crate::turns::{Machine, Turns};
 use crate::volume::Volume;
 
@@ -25,8 +26,6 @@ use crate::volume::Volume;
 const SMALL_FILE_BYTES: usize = 4096;
 /// Name of the file on the local disk that is copied to a server.
 const DISK_SOURCE: &str = "source";
-/// Bytes that the disk has beyond its files, for the file system itself.
-const DISK_BYTES_MORE: u64 = 512 << 20;
 /// Bytes of the large file that are composed and written at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -81,11 +80,12 @@ pub struct Report {
 /// Measures all rows in all rounds; says what it is doing on standard error.
 ///
 /// # Errors
-/// Not inside the namespaces of [`crate::stage`], too little memory, or our own server does not start.
+/// Not started by [`crate::supervise::run_inside`], too little memory, or our own server does not start.
 pub fn run(options: &Options) -> Result<Report> {
     let mut turns = Turns::new();
     let machine = Machine::look()?;
     let cores = machine.cores;
+    let setting = Setting::ours()?;
     let root = stage::set_network_and_run()?;
     let mut rows = rows(options.sizes, options.kernel);
     rows.retain(|row| {
@@ -96,7 +96,8 @@ pub fn run(options: &Options) -> Result<Report> {
     leave_out_what_is_not_there(&mut rows, &mut turns.missing);
     let wire = rows.iter().any(|row| row.tool == Tool::Kernel);
     let disk = rows.iter().find(|row| row.part == Part::Disk);
-    let place = Place::set(&root, options, disk.map(|row| row.file_bytes), cores)?;
+    let on_disk = disk.map(|row| (&*setting.disk, row.file_bytes));
+    let place = Place::set(&root, options, on_disk, cores)?;
     let servings = place.start(&rows, wire)?;
     let mut ceilings = Vec::new();
     for round in 1..=options.rounds {
@@ -186,20 +187,19 @@ struct Place {
 }
 
 impl Place {
-    /// Makes the files; those of a disk, too, if there are to be files of `on_disk` bytes on one.
+    /// Makes the files; in a directory of a disk, too, if there are to be files of so many bytes.
     fn set(
         root: &Path,
         options: &Options,
-        on_disk: Option<u64>,
+        on_disk: Option<(&Path, u64)>,
         cores: (usize, usize),
     ) -> Result<Self> {
         let sizes = options.sizes;
         // The source, and one copy of it at a time; on the disk as well.
-        let device = on_disk.map_or(0, |bytes| 2 * bytes + DISK_BYTES_MORE);
-        let needed = 2 * sizes.whole + sizes.small + sizes.swept + (1 << 30) + device;
+        let needed = 2 * sizes.whole + sizes.small + sizes.swept + (1 << 30);
         let memory = root.join("memory");
-        mount_memory(&memory, needed, on_disk.unwrap_or(0))?;
-        let disk = on_disk.map(|_| Volume::fast(None, &memory.join("disk"), device, Data::Noise));
+        mount_memory(&memory, needed, on_disk.map_or(0, |(_, bytes)| 2 * bytes))?;
+        let disk = on_disk.map(|(directory, _)| Volume::disk(directory));
         let place = Self {
             root: root.to_owned(),
             memory,
@@ -218,7 +218,7 @@ impl Place {
         let first = place.memory.join("first-use");
         make_file(&first, sizes.whole)?;
         fs::remove_file(first)?;
-        if let (Some(disk), Some(bytes)) = (&place.disk, on_disk) {
+        if let (Some(disk), Some((_, bytes))) = (&place.disk, on_disk) {
             let copy = disk.directory.join("new");
             make_file(&copy, bytes)?;
             disk.settle()?;

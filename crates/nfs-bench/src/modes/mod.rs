@@ -12,7 +12,6 @@ pub mod run;
 pub mod sampler;
 mod session;
 pub mod stream;
-pub mod supervise;
 pub mod table;
 pub mod verdict;
 pub mod work;

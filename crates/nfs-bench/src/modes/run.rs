@@ -10,12 +10,12 @@ use serde::Serialize;
 use super::contender::{Contender, Mode};
 use super::count::{Count, count};
 use super::measure::{self, Common, Figures};
-use super::supervise::Setting;
 use super::work::{Direction, Work};
 use crate::content::Data;
 use crate::pin;
 use crate::servers::{WITHOUT_GANESHA, ganesha_is_installed};
 use crate::stage::{self, output};
+use crate::supervise::Setting;
 use crate::turns::{Machine, Turns};
 use crate::volume::Volume;
 use nfs_load::spread::median;
@@ -136,7 +136,7 @@ pub struct Report {
 /// Measures all rows in all rounds; says what it is doing on standard error.
 ///
 /// # Errors
-/// Not started by [`super::supervise::run_inside`], or the volumes cannot be made.
+/// Not started by [`crate::supervise::run_inside`], or the volumes cannot be made.
 pub fn run(options: &Options) -> Result<Report> {
     let setting = Setting::ours()?;
     let mut turns = Turns::new();

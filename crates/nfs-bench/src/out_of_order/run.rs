@@ -6,9 +6,9 @@ use serde::Serialize;
 use super::measure::{Common, Figures, measure};
 use crate::content::Data;
 use crate::modes::contender::Mode;
-use crate::modes::supervise::Setting;
 use crate::pin;
 use crate::stage;
+use crate::supervise::Setting;
 use crate::turns::{Machine, Turns};
 use crate::volume::Volume;
 use nfs_load::spread::median;
@@ -150,7 +150,7 @@ pub struct Report {
 /// Measures all cases in all rounds; says what it is doing on standard error.
 ///
 /// # Errors
-/// Not started by [`crate::modes::supervise::run_inside`], or the volumes cannot be made.
+/// Not started by [`crate::supervise::run_inside`], or the volumes cannot be made.
 pub fn run(options: &Options) -> Result<Report> {
     let setting = Setting::ours()?;
     let mut turns = Turns::new();

@@ -58,7 +58,9 @@ pub(super) fn words(rounds: usize) -> Vec<String> {
 /// The run fails, or does not leave its figures.
 pub(super) fn measure(directory: &Path, rounds: usize) -> Result<Copies> {
     eprintln!("{NAME}: client");
-    by_this_program(&words(rounds), &directory.join("copies.json"))
+    let mut words = words(rounds);
+    words.push(format!("--directory={}", directory.display()));
+    by_this_program(&words, &directory.join("copies.json"))
 }
 
 impl Copies {

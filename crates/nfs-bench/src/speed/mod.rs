@@ -25,9 +25,9 @@ use crate::baseline;
 use crate::baseline::run::Kind;
 use crate::content::Data;
 use crate::limits;
-use crate::modes::supervise::Setting;
 use crate::product::{self, Asked};
 use crate::stage::{anew, output, set_network};
+use crate::supervise::Setting;
 use crate::volume::{Volume, xfs_in_a_file};
 use list::{CALLS, IDLE, On, RUNS, Run};
 use values::Value;
@@ -118,7 +118,7 @@ impl Options {
 /// Measures, and writes the page.
 ///
 /// # Errors
-/// Not started by [`crate::modes::supervise::run_inside`], the file system cannot be made, or the page not be written.
+/// Not started by [`crate::supervise::run_inside`], the file system cannot be made, or the page not be written.
 pub fn run(options: &Options) -> Result<()> {
     let started = std::time::Instant::now();
     let setting = Setting::ours()?;
