@@ -509,6 +509,8 @@ pub const LOOKUP_HINTS_MAX: usize = 8192;
 /// Between two sweeps, how often a file is closed for writing before a reply goes out. A stream of stable WRITEs,
 /// one after the other, opens it again as often; from then on it stays open until the stream is over.
 pub const EARLY_CLOSES_PER_SWEEP_MAX: u32 = 4;
+/// Files that are closed for writing by one job of the helper pool, where the sweep finds many.
+pub const CLOSED_TOGETHER_MAX: usize = 64;
 /// Seconds between two sweeps: a file to which nobody wrote for this long, or twice this, is closed for
 /// writing.
 pub const SWEEP_SECONDS: u64 = 1;

@@ -149,6 +149,40 @@ fn a_stream_of_stable_writes_is_opened_a_few_times_a_second_at_most_and_closed_a
 }
 
 #[test]
+fn a_new_file_is_open_for_its_first_write_and_closed_where_none_comes() {
+    const FILES: usize = 200;
+    // Of those for files, which are half of them less 256, half are left for others; a new file has two.
+    const OPEN_MAX: usize = (DESCRIPTORS as usize / 2 - 256) / 2 / 2 + 1;
+    let _alone = alone();
+    for engine in ENGINES {
+        let served = served(Mode::Buffered, engine);
+        let path = served.path().join("written");
+        let opens = || served.counter("file_cache_write_opens");
+        block_on(async {
+            let client = served.client().await;
+            let root = served.root(&client).await;
+            let opened = opens();
+            let file = create(&client, &root, b"written").await;
+            write(&client, &file, StableHow::Unstable, b"data").await;
+            assert_eq!(opens(), opened, "{engine:?}");
+            ok(client.commit(&file, 0, 0).await);
+            assert_eq!(open_for_writing(&path), 0, "{engine:?}");
+            for number in 0..FILES {
+                create(&client, &root, format!("n{number}").as_bytes()).await;
+            }
+            let open = || {
+                let new = |target: &Path| target.starts_with(served.path());
+                let open = descriptors_of(new);
+                open.filter(|flags| flags & 0o3 != 0).count()
+            };
+            let many = open();
+            assert!((1..=OPEN_MAX).contains(&many), "{engine:?} {many}");
+            until("closed", || open() == 0).await;
+        });
+    }
+}
+
+#[test]
 fn a_file_removed_on_the_host_is_let_go_before_it_is_idle_for_long() {
     let _alone = alone();
     let served = served(Mode::Buffered, EngineChoice::Auto);

@@ -1,4 +1,5 @@
-//! The descriptors for writing: opened at the first WRITE, and closed again as soon as nobody writes.
+//! The descriptors for writing: opened at the first WRITE, or kept from the call that made the file, and closed again as
+//! soon as nobody writes.
 //!
 //! While one is open, a program of the server's own host cannot execute the file (ETXTBSY), and a lease on
 //! it is refused. So they are closed before the reply to the WRITE or COMMIT after which nothing of the file is
@@ -9,10 +10,12 @@
 //! A descriptor stays while data of the file is not on stable storage: the kernel tells of a lost write
 //! to those that were open by then. It stays too where the server could not open the file again.
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use nfs_io::Lane;
 use nfs_io::fs::{self, OFlags};
 use parking_lot::Mutex;
 
@@ -259,6 +262,7 @@ impl Vfs {
     pub(crate) fn close_quiet(self: &Arc<Self>) {
         let listed = std::mem::take(&mut *self.writers.files.lock());
         let mut stay = Vec::new();
+        let mut quiet: BTreeMap<Lane, Vec<Arc<Object>>> = BTreeMap::new();
         for file in listed {
             let Some(object) = file.upgrade() else {
                 continue;
@@ -266,18 +270,22 @@ impl Vfs {
             match object.look() {
                 Look::Closed => continue,
                 Look::Later => {}
-                Look::Quiet => {
-                    let vfs = Arc::clone(self);
-                    let close = move |object: Arc<Object>| {
-                        vfs.give_space_back(&object);
-                        drop(object.take_writing());
-                    };
-                    let lane = object.mount.lane();
-                    // Too much waits for the file system: another time.
-                    drop(self.pool.submit(lane, object, close));
-                }
+                Look::Quiet => quiet.entry(object.mount.lane()).or_default().push(object),
             }
             stay.push(file);
+        }
+        for (lane, objects) in quiet {
+            for some in objects.chunks(limits::CLOSED_TOGETHER_MAX) {
+                let vfs = Arc::clone(self);
+                let close = move |some: Vec<Arc<Object>>| {
+                    for object in some {
+                        vfs.give_space_back(&object);
+                        drop(object.take_writing());
+                    }
+                };
+                // Too much waits for the file system: another time.
+                drop(self.pool.submit(lane, some.to_vec(), close));
+            }
         }
         self.writers.files.lock().append(&mut stay);
     }

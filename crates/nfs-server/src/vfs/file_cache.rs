@@ -517,6 +517,11 @@ impl FdBudget {
         self.used.load(Ordering::Relaxed)
     }
 
+    /// Whether so many are left that a descriptor may be kept which is only likely to be wanted.
+    pub(super) fn has_plenty(&self) -> bool {
+        self.used() < self.max / 2
+    }
+
     /// Counts one descriptor. The budget is kept by eviction, not by refusal: a call that runs
     /// always gets its descriptor.
     pub(crate) fn take(&self) -> FdSlot {
