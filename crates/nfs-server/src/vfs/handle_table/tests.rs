@@ -309,6 +309,19 @@ fn a_table_that_cannot_be_made_whole_is_given_no_name() {
 }
 
 #[test]
+fn a_table_that_is_closed_can_be_opened_while_a_child_process_has_its_descriptors() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("handles.redb");
+    let (_, ids) = filled(&path);
+    let table = HandleTable::open(&path, 1000).unwrap();
+    // As a process has them between fork and exec.
+    let _of_the_child = table.shared.file.try_clone().unwrap();
+    drop(table);
+    let table = HandleTable::open(&path, 1000).unwrap();
+    use_all(&table, &ids);
+}
+
+#[test]
 fn a_second_server_is_kept_out() {
     let fixture = Fixture::new(100);
     let path = fixture.directory.path().join("handles.redb");
