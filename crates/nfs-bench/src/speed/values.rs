@@ -104,10 +104,7 @@ fn value(measured: &Measured, line: &Line) -> Value {
         },
         is_met: is_met(line.bar, ours, peer, limit),
         missed_by: {
-            let mut others = others(line, responder, figure);
-            let processor =
-                |target: &str| self::figure(measured, line.from, Figure::Processor, target);
-            others.extend(on_one_core(line, processor));
+            let others = others(line, responder, figure);
             let misses = |other| is_met(line.bar, Some(other), peer, limit) == Some(false);
             let missing = others.into_iter().filter(|(_, figure)| misses(*figure));
             missing.map(|(name, _)| name).collect()
@@ -159,25 +156,6 @@ fn others(
     let local = local.and_then(|name| Some((name, figure(name)?)));
     let all = [responder, local, one_after_the_other];
     all.into_iter().flatten().collect()
-}
-
-/// What one core moves that takes the processor time of the responder and of a plain program for each byte, as that of
-/// a server has to, MiB/s. `processor`: how many seconds of it somebody takes for a GiB.
-fn on_one_core(
-    line: &Line,
-    processor: impl Fn(&str) -> Option<f64>,
-) -> Option<(&'static str, f64)> {
-    let local = match line.ours {
-        DIRECT => "local fio direct",
-        BUFFERED => "local fio buffered",
-        _ => return None,
-    };
-    let moves_bytes = matches!(line.from, From::Data(work) if !work.is_random());
-    if !moves_bytes || line.figure != Figure::Throughput {
-        return None;
-    }
-    let both = processor("bare responder")? + processor(local)?;
-    Some(("the two on one core", 1024.0 / both))
 }
 
 /// Whether a figure is what it should be.
@@ -323,27 +301,6 @@ mod tests {
         };
         assert_eq!(names(Some(70.0)), [70.0, 269.0]);
         assert_eq!(names(None), [0.0; 0], "half of it says nothing");
-    }
-
-    #[test]
-    fn one_core_has_the_processor_time_of_the_call_and_of_the_file_for_each_byte() {
-        let of = |figure, work, missing: &str| {
-            let line = line(figure, From::Data(work), DIRECT, Limit::Responder);
-            let processor = |target: &str| match target {
-                "bare responder" => Some(0.125),
-                "local fio direct" => Some(0.075),
-                _ => None,
-            };
-            on_one_core(&line, |target| {
-                processor(target).filter(|_| target != missing)
-            })
-        };
-        let rate = |work| of(Figure::Throughput, work, "").map(|(_, rate)| rate.round());
-        assert_eq!(rate(Work::SeqRead1m), Some(5120.0));
-        assert_eq!(rate(Work::RandRead4k), None, "a rate of calls");
-        let half = of(Figure::Throughput, Work::SeqRead1m, "bare responder");
-        assert_eq!(half, None, "half of it says nothing");
-        assert_eq!(of(Figure::Processor, Work::SeqRead1m, ""), None);
     }
 
     #[test]
