@@ -530,7 +530,7 @@ impl Drop for Shared {
     /// Closes the database, which may write, and unlocks the file. Closing that would not do: a child process that is
     /// between fork and exec has a descriptor of it too, and the lock would last until its exec.
     fn drop(&mut self) {
-        *self.store.get_mut() = Err(TableError::InUse);
+        *self.store.get_mut() = Err(TableError::Closed);
         if let Err(error) = self.file.unlock() {
             tracing::warn!(%error, path = %self.path.display(), "the handle table cannot be unlocked");
         }
