@@ -29,6 +29,7 @@ use crate::limits::{
 pub struct LoopTimes {
     worked_ns: AtomicU64,
     looked_ns: AtomicU64,
+    waited_ns: AtomicU64,
     is_at_work: AtomicBool,
 }
 
@@ -45,6 +46,12 @@ impl LoopTimes {
         Duration::from_nanos(self.looked_ns.load(Ordering::Relaxed))
     }
 
+    /// How long it had nothing to do, asleep or looking for more, before it began what it carries out now or did last.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        Duration::from_nanos(self.waited_ns.load(Ordering::Relaxed))
+    }
+
     /// Whether it carries something out now, rather than sleep or look for more.
     #[must_use]
     pub fn is_at_work(&self) -> bool {
@@ -53,8 +60,11 @@ impl LoopTimes {
 }
 
 fn add(to: &AtomicU64, time: Duration) {
-    let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    to.fetch_add(nanoseconds, Ordering::Relaxed);
+    to.fetch_add(nanoseconds(time), Ordering::Relaxed);
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Runs `future` and the tasks of `local` to its end on the calling thread, as [`LocalSet::block_on`] does; before the
@@ -156,6 +166,8 @@ impl<F: Future> EventLoop<'_, F> {
         } else {
             self.judge.slept(begun - self.slept);
         }
+        let waited = nanoseconds(begun - self.worked);
+        self.times.waited_ns.store(waited, Ordering::Relaxed);
         self.times.is_at_work.store(true, Ordering::Relaxed);
         let done = self.inner.as_mut().poll(&mut Context::from_waker(waker));
         self.times.is_at_work.store(false, Ordering::Relaxed);
@@ -403,8 +415,12 @@ mod tests {
             while working.elapsed() < Duration::from_millis(2) {}
             // Looks for more meanwhile. SLEEP: what is tested is that it is not counted as work.
             tokio::time::sleep(Duration::from_millis(20)).await;
+            assert!(times.waited() >= Duration::from_millis(10));
+            tokio::task::yield_now().await;
+            times.waited()
         };
-        run(&runtime, &LocalSet::new(), (FOREVER, &times), working);
+        let waited = run(&runtime, &LocalSet::new(), (FOREVER, &times), working);
+        assert_eq!(waited, times.waited());
         assert!(!times.is_at_work());
         let (worked, looked) = (times.worked(), times.looked());
         assert!(worked >= Duration::from_millis(2), "{worked:?}");

@@ -222,6 +222,35 @@ fn calls_in_one_burst_are_all_answered() {
     });
 }
 
+#[test]
+fn a_peer_that_waits_for_a_whole_burst_has_the_first_half_of_the_replies_early() {
+    use std::io::{Read as _, Write as _};
+
+    const CALLS: u32 = 32;
+    let served = Served::start();
+    let root = block_on(async { served.root(&served.client().await).await });
+    let mut stream = std::net::TcpStream::connect(served.addr).unwrap();
+    let args = GetattrArgs { object: root };
+    let call = |xid| record(xid, Procedure::Getattr, &args);
+    stream.write_all(&call(CALLS)).unwrap();
+    let mut mark = [0; 4];
+    stream.read_exact(&mut mark).unwrap();
+    let mut one = vec![0; FragmentHeader::parse(mark).len as usize];
+    stream.read_exact(&mut one).unwrap();
+    let len = (mark.len() + one.len()) * CALLS as usize;
+    let burst: Vec<u8> = (0..CALLS).flat_map(call).collect();
+    // Who is slow to wake finds both halves there.
+    let mut rounds = 0..1000;
+    let first = rounds.find_map(|_| {
+        stream.write_all(&burst).unwrap();
+        let mut replies = vec![0; len];
+        let first = stream.read(&mut replies).unwrap();
+        stream.read_exact(&mut replies[first..]).unwrap();
+        (first < len).then_some(first)
+    });
+    assert_eq!(first, Some(len / 2), "after {rounds:?}");
+}
+
 /// Sends all at once and collects the xids of this many replies.
 async fn receive_while_sending(raw: RawConnection, bytes: Vec<u8>, count: usize) -> Vec<u32> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};

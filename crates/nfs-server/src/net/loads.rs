@@ -13,6 +13,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nfs_io::event_loop::LoopTimes;
+
 use super::shards::Shards;
 use crate::limits;
 
@@ -131,6 +133,12 @@ impl OwnLoad {
             (thousandths(new, since), !load.is_at_work())
         });
         self.way.set(way(self.number, busy));
+    }
+
+    /// How long this thread had nothing to do before it began what it does now.
+    pub(super) fn waited(&self) -> Duration {
+        let own = self.shards.loads().nth(self.number);
+        own.map(LoopTimes::waited).unwrap_or_default()
     }
 
     /// Whether some connection may go to another shard.

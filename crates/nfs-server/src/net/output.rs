@@ -124,6 +124,11 @@ impl Output {
         self.bytes
     }
 
+    /// How many replies wait to be sent, the one among them of which a part was.
+    pub(super) fn replies(&self) -> usize {
+        self.replies.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.replies.is_empty()
     }
