@@ -12,6 +12,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use nfs_client::Nfs3;
+use nfs_lab::Engine;
+use nfs_lab::held_fs::HeldFs;
+use nfs_lab::needs::{Need, missing};
 use nfs_server::exports::config::EngineChoice;
 use nfs_server::exports::policy::{IoPolicy, Mode};
 use nfs_server::limits;
@@ -180,6 +183,29 @@ fn a_new_file_is_open_for_its_first_write_and_closed_where_none_comes() {
             until("closed", || open() == 0).await;
         });
     }
+}
+
+#[test]
+fn a_new_file_of_a_fuse_file_system_is_not_kept_open() {
+    for need in [Need::Root, Need::Fuse] {
+        if let Some(missing) = missing(need, Engine::Threads) {
+            return nfs_lab::skipped(&missing);
+        }
+    }
+    let _alone = alone();
+    let files = support::scratch(0o755);
+    let held = HeldFs::mount(files.path(), vec![]).unwrap();
+    let served = Served::within(DESCRIPTORS, files, None, |_| {});
+    let path = served.path().join("new");
+    block_on(async {
+        let client = served.client().await;
+        let root = served.root(&client).await;
+        create(&client, &root, b"new").await;
+    });
+    assert_eq!(open_for_writing(&path), 0);
+    let kept = served.stop();
+    drop(held);
+    drop(kept);
 }
 
 #[test]
