@@ -2,10 +2,13 @@
 
 mod support;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use bytes::Bytes;
 use nfs_client::RawConnection;
+use nfs_server::exports::policy::Mode;
 use nfs_wire::encode_to_vec;
 use nfs_wire::nfs3::{
     self, CreateArgs, CreateHow, DirOpArgs, FileHandle, Filename, GetattrArgs, Nfsstat3, Procedure,
@@ -14,7 +17,7 @@ use nfs_wire::nfs3::{
 use nfs_wire::record::FragmentHeader;
 use nfs_wire::rpc::{AcceptStat, ReplyHeader};
 use support::wire::{answer, call, marked, record};
-use support::{Served, block_on, create, mkdir, mode, ok, status};
+use support::{Served, block_on, create, lookup, mkdir, mode, ok, status};
 
 fn place<'a>(dir: &FileHandle, name: &'a [u8]) -> DirOpArgs<'a> {
     DirOpArgs {
@@ -224,19 +227,45 @@ fn calls_in_one_burst_are_all_answered() {
 
 #[test]
 fn a_peer_that_waits_for_a_whole_burst_has_the_first_half_of_the_replies_early() {
+    let served = Served::start();
+    let root = block_on(async { served.root(&served.client().await).await });
+    let args = GetattrArgs { object: root };
+    has_half_early(&served, |xid| record(xid, Procedure::Getattr, &args));
+}
+
+/// What waits for the engine goes to the kernel by halves, which is done with it at once in memory.
+#[test]
+fn a_peer_that_waits_for_a_burst_of_reads_has_the_first_half_of_them_early() {
+    let in_memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    std::fs::set_permissions(in_memory.path(), Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(in_memory.path().join("f"), [7; 4096]).unwrap();
+    let served = Served::over(in_memory, None, |config| {
+        config.exports[0].io.read = Mode::Direct.into();
+    });
+    let file = block_on(async {
+        let client = served.client().await;
+        lookup(&client, &served.root(&client).await, b"f").await
+    });
+    let args = ReadArgs {
+        file,
+        offset: 0,
+        count: 512,
+    };
+    has_half_early(&served, |xid| record(xid, Procedure::Read, &args));
+}
+
+/// Sends bursts of a call until half of the replies come before the others.
+fn has_half_early(served: &Served, call: impl Fn(u32) -> Vec<u8>) {
     use std::io::{Read as _, Write as _};
 
     const CALLS: u32 = 32;
-    let served = Served::start();
-    let root = block_on(async { served.root(&served.client().await).await });
     let mut stream = std::net::TcpStream::connect(served.addr).unwrap();
-    let args = GetattrArgs { object: root };
-    let call = |xid| record(xid, Procedure::Getattr, &args);
     stream.write_all(&call(CALLS)).unwrap();
     let mut mark = [0; 4];
     stream.read_exact(&mut mark).unwrap();
     let mut one = vec![0; FragmentHeader::parse(mark).len as usize];
     stream.read_exact(&mut one).unwrap();
+    assert_eq!(answer(&one), (CALLS, Nfsstat3::Ok));
     let len = (mark.len() + one.len()) * CALLS as usize;
     let burst: Vec<u8> = (0..CALLS).flat_map(call).collect();
     // Who is slow to wake finds both halves there.

@@ -17,6 +17,7 @@ mod sending;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io::{self, IoSliceMut};
+use std::num::NonZero;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::pin::Pin;
@@ -303,7 +304,7 @@ impl Connection {
         read: ReadAt,
     ) -> Result<bool, End> {
         let mut waited = false;
-        let mut half = (self.shard.load.waited() >= LOCKSTEP_WAIT).then_some(left.len() / 2);
+        let mut half = self.half_of(left.len());
         loop {
             let mut bytes = scratch.get(left.clone()).unwrap_or_default();
             let step = receiver.feed(&mut bytes)?;
@@ -311,14 +312,10 @@ impl Connection {
             match step {
                 Step::More => return Ok(waited),
                 Step::Call(call) => {
+                    let is_half = half.take_if(|half| left.len() <= half.get()).is_some();
                     let read = (call, read);
-                    self.take_call(read, &mut scratch, &mut left).await?;
-                    if half.take_if(|half| left.len() <= *half).is_some()
-                        && self.output.borrow().replies() >= HALF_REPLIES_MIN
-                    {
-                        // The peer takes these while the others are made, and sends more meanwhile.
-                        self.flush()?;
-                    }
+                    self.take_call(read, is_half, &mut scratch, &mut left)
+                        .await?;
                 }
                 Step::Memory(wanted) => {
                     // Waiting for memory must not hold back replies that would free some.
@@ -340,11 +337,19 @@ impl Connection {
         }
     }
 
+    /// How many of these bytes are left when the replies are sent that are made by then; `None` if all go out together.
+    fn half_of(&self, bytes: usize) -> Option<NonZero<usize>> {
+        let waits = self.shard.load.waited() >= LOCKSTEP_WAIT;
+        NonZero::new(bytes / 2).filter(|_| waits)
+    }
+
     /// Starts a call, of which the last bytes were read then, in its turn. What changes something has begun before anything is
-    /// waited for: that is carried out though its connection ends.
+    /// waited for: that is carried out though its connection ends. Behind the call at which a read is half done,
+    /// replies are sent.
     async fn take_call(
         self: &Rc<Self>,
         (call, read): (Call, ReadAt),
+        is_half: bool,
         scratch: &mut Scratch,
         left: &mut Range<usize>,
     ) -> Result<(), End> {
@@ -360,7 +365,11 @@ impl Connection {
             self.wait_for_turn(cost, wanted).await;
         }
         let may_change = call.may_change();
-        let handed_over = self.start(call, read)?;
+        let mut handed_over = self.start(call, read)?;
+        if is_half && !may_change && self.in_flight.get() >= HALF_REPLIES_MIN {
+            // What the kernel does at once is answered now. Changes gain more from being made together.
+            handed_over |= self.shard.engine.hand_over(1);
+        }
         if self.turns.has_to_pause() {
             scratch.set_down(left);
             self.turns.pause().await;
@@ -379,6 +388,10 @@ impl Connection {
             // It may have been carried out here and now: others have their turn.
             scratch.set_down(left);
             tokio::task::yield_now().await;
+        }
+        if is_half && self.output.borrow().replies() >= HALF_REPLIES_MIN {
+            // The peer takes them while the others are made, and sends more.
+            self.flush()?;
         }
         Ok(())
     }
