@@ -312,7 +312,9 @@ impl Connection {
             match step {
                 Step::More => return Ok(waited),
                 Step::Call(call) => {
-                    let is_half = half.take_if(|half| left.len() <= half.get()).is_some();
+                    let is_half = half
+                        .take_if(|half| left.len() <= half.get() as usize)
+                        .is_some();
                     let read = (call, read);
                     self.take_call(read, is_half, &mut scratch, &mut left)
                         .await?;
@@ -338,9 +340,11 @@ impl Connection {
     }
 
     /// How many of these bytes are left when the replies are sent that are made by then; `None` if all go out together.
-    fn half_of(&self, bytes: usize) -> Option<NonZero<usize>> {
+    fn half_of(&self, bytes: usize) -> Option<NonZero<u32>> {
         let waits = self.shard.load.waited() >= LOCKSTEP_WAIT;
-        NonZero::new(bytes / 2).filter(|_| waits)
+        // So small as every connection keeps it in mind.
+        let half = u32::try_from(bytes / 2).ok().filter(|_| waits);
+        half.and_then(NonZero::new)
     }
 
     /// Starts a call, of which the last bytes were read then, in its turn. What changes something has begun before anything is
