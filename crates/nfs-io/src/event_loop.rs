@@ -416,11 +416,8 @@ mod tests {
             // Looks for more meanwhile. SLEEP: what is tested is that it is not counted as work.
             tokio::time::sleep(Duration::from_millis(20)).await;
             assert!(times.waited() >= Duration::from_millis(10));
-            tokio::task::yield_now().await;
-            times.waited()
         };
-        let waited = run(&runtime, &LocalSet::new(), (FOREVER, &times), working);
-        assert_eq!(waited, times.waited());
+        run(&runtime, &LocalSet::new(), (FOREVER, &times), working);
         assert!(!times.is_at_work());
         let (worked, looked) = (times.worked(), times.looked());
         assert!(worked >= Duration::from_millis(2), "{worked:?}");

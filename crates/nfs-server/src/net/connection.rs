@@ -111,7 +111,8 @@ const HAND_OVER_BYTES: usize = 256 << 10;
 /// flight, and waits for the replies: those to the first half of it go out before the others are made. If the shard has
 /// always something to do, they go out together, which takes fewer system calls.
 const LOCKSTEP_WAIT: Duration = Duration::from_micros(5);
-/// Fewest replies that are sent by themselves so: a system call for fewer costs more than it wins.
+/// Fewest replies that are sent by themselves so, which takes a system call, and fewest calls in flight that are handed to
+/// the kernel for that.
 const HALF_REPLIES_MIN: usize = 4;
 /// Reads from one socket before other connections of the shard have their turn.
 const READS_PER_TURN: usize = 4;
@@ -348,8 +349,8 @@ impl Connection {
     }
 
     /// Starts a call, of which the last bytes were read then, in its turn. What changes something has begun before anything is
-    /// waited for: that is carried out though its connection ends. Behind the call at which a read is half done,
-    /// replies are sent.
+    /// waited for: that is carried out though its connection ends. If `is_half`, the replies that are there behind it are
+    /// sent, as half of the bytes that were read are done.
     async fn take_call(
         self: &Rc<Self>,
         (call, read): (Call, ReadAt),
