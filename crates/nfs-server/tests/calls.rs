@@ -11,11 +11,15 @@ use nfs_server::exports::policy::{IoPolicy, Mode};
 use nfs_server::operate::control::{
     CallFollower, CallLine, CallQuery, CallTree, ChromeTrace, FileNumber, RecorderLevel,
 };
-use nfs_wire::nfs3::{FileHandle, Mknoddata, PipeData, Procedure, ReadArgs, Sattr3, StableHow};
+use nfs_wire::nfs3::{
+    FileHandle, Mknoddata, Nfsstat3, PipeData, Procedure, ReadArgs, Sattr3, StableHow,
+};
 use nfs_wire::nfs4::ops::{Createhow4, OPEN4_SHARE_ACCESS_BOTH, Openflag4};
 use nfs_wire::nlm4;
+use nfs_wire::record::FragmentHeader;
 use support::trees::{check_times, follow, named, names, recorded, settle, told};
 use support::v4::{Client, fattr, of_mode, open_args};
+use support::wire::{answer, record};
 use support::{Served, block_on, create, mkdir, mode, ok};
 use tokio::task::JoinSet;
 
@@ -274,6 +278,52 @@ fn a_compound_tells_its_operations() {
     assert_eq!(operation.unwrap().note.as_deref(), Some("NFS4_OK"));
     assert_eq!((write.offset, write.len), (Some(0), Some(4096)));
     assert_eq!(write.status.as_deref(), Some("NFS4_OK"));
+}
+
+/// A READ needs attributes from no sooner than it came, and tells those from before its data.
+#[test]
+fn reads_that_came_together_ask_for_attributes_once() {
+    use std::io::{Read as _, Write as _};
+
+    const READS: u32 = 8;
+    let served = Served::start();
+    let mut follower = follow(&served, &named(&["READ"]));
+    let file = block_on(async {
+        let client = served.client().await;
+        let root = served.root(&client).await;
+        let file = create(&client, &root, b"f").await;
+        write(&client, &file, 0, StableHow::Unstable).await;
+        file
+    });
+    let read = ReadArgs {
+        file,
+        offset: 0,
+        count: 512,
+    };
+    let burst = |first: u32| -> Vec<u8> {
+        let xids = first..first + READS;
+        xids.flat_map(|xid| record(xid, Procedure::Read, &read))
+            .collect()
+    };
+    let mut stream = std::net::TcpStream::connect(served.addr).unwrap();
+    for first in [1, 100] {
+        stream.write_all(&burst(first)).unwrap();
+        for _ in 0..READS {
+            let mut mark = [0; 4];
+            stream.read_exact(&mut mark).unwrap();
+            let mut reply = vec![0; FragmentHeader::parse(mark).len as usize];
+            stream.read_exact(&mut reply).unwrap();
+            assert_eq!(answer(&reply).1, Nfsstat3::Ok);
+        }
+    }
+    block_on(settle(&served));
+    let calls = told(&mut follower);
+    let asked: Vec<bool> = calls
+        .iter()
+        .map(|call| names(&call.steps).iter().any(|name| name == "attributes"))
+        .collect();
+    let once: Vec<bool> = (0..READS).map(|number| number == 0).collect();
+    assert_eq!(asked, [&once[..], &once].concat());
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::operate::counters::count;
 use crate::rpc::caller::Caller;
 use crate::rpc::client_id::Peer;
 use crate::rpc::reply_cache::Origin;
-use crate::vfs::{Attributes, Error, Result, Step, Target, Trees, Turn, Vfs};
+use crate::vfs::{Attributes, Error, ReadDone, Result, Step, Target, Trees, Turn, Vfs};
 
 /// All that a procedure or operation needs besides its arguments.
 pub(crate) struct Context {
@@ -115,6 +115,16 @@ impl Context {
         } else {
             self.vfs().attributes(target).await
         }
+    }
+
+    /// Reads up to so many bytes from an offset on, for an operation of a COMPOUND.
+    ///
+    /// # Errors
+    /// As [`Vfs::read`].
+    pub(super) async fn read(&self, target: &Target, range: (u64, usize)) -> Result<ReadDone> {
+        let before = self.attributes(target).await?;
+        let read = self.vfs().read(&self.engine, target, before, range);
+        read.await
     }
 
     /// What a step from a directory leads to, for an operation of a COMPOUND.
@@ -226,19 +236,28 @@ mod tests {
                 let attributes = cx.attributes(file).await.unwrap();
                 attributes.stat.size
             };
+            // What a READ tells of the file's length, and how much it gives.
+            let read = async |cx: &Context, file: &Target| {
+                let done = cx.read(file, (0, 100)).await.unwrap();
+                assert!(done.eof);
+                (done.attributes.stat.size, done.data.len())
+            };
             let mut changes_nothing = dispatch.context();
             changes_nothing.shares_looks = true;
             let file = file_of(&changes_nothing).await;
             assert_eq!(size(&changes_nothing, &file).await, 3);
             write("5 B..");
             assert_eq!(size(&changes_nothing, &file).await, 3);
+            assert_eq!(read(&changes_nothing, &file).await, (3, 3));
             let changes = dispatch.context();
             assert!(!changes.shares_looks);
             assert_eq!(size(&changes, &file).await, 5, "of now");
+            assert_eq!(read(&changes, &file).await, (5, 5), "of now");
             let mut later = dispatch.context();
             later.shares_looks = true;
             let file = file_of(&later).await;
             assert_eq!(size(&later, &file).await, 5, "it came after the look");
+            assert_eq!(read(&later, &file).await, (5, 5));
         });
     }
 }

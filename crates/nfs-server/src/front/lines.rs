@@ -165,7 +165,9 @@ impl Lines {
     }
 
     async fn read(&self, file: &Target) -> Result<String> {
-        let done = self.vfs.read(&self.engine, file, 0, 4096).await?;
+        let before = self.vfs.attributes(file).await?;
+        let read = self.vfs.read(&self.engine, file, before, (0, 4096));
+        let done = read.await?;
         let FileData::Copied(data) = &done.data else {
             unreachable!("so little is always copied");
         };

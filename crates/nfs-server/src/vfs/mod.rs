@@ -87,7 +87,7 @@ pub(crate) use create::{Mark, NewNode, Precondition};
 pub(crate) use error::{Error, Result};
 pub(crate) use host_lock::HostSays;
 pub(crate) use info::FsFacts;
-pub(crate) use io::{Payload, Stability, auto, decide};
+pub(crate) use io::{Payload, ReadDone, Stability, auto, decide};
 pub(crate) use names::{EntryName, Step};
 pub(crate) use nfs_io::fs::FileKind;
 pub(crate) use object::{Object, Opened};

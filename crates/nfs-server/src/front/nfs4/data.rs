@@ -71,7 +71,7 @@ async fn read_data(
         return Err(Nfsstat4::RepTooBig);
     }
     cx.meter(&target, count);
-    let read = cx.vfs().read(&cx.engine, &target, args.offset, count);
+    let read = cx.read(&target, (args.offset, count));
     // A second READ holds memory already: two COMPOUNDs that wait for each other's would wait for ever.
     let done = if compound.holds_memory() {
         compound.at_once(read).await

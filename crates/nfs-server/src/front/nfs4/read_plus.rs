@@ -109,7 +109,7 @@ async fn read_layout(
         // At most what was asked for, which has 32 bits.
         let wanted = usize::try_from(len).unwrap_or(usize::MAX);
         cx.meter(target, wanted);
-        let read = cx.vfs().read(&cx.engine, target, offset, wanted);
+        let read = cx.read(target, (offset, wanted));
         // Two COMPOUNDs that hold memory and wait for each other's would wait for ever.
         let read = if compound.holds_memory() || has_data {
             compound.at_once(read).await
