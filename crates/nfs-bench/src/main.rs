@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand};
 use nfs_bench::attacks::attacker::{self, Job};
 use nfs_bench::attacks::kind::Attack;
@@ -232,6 +232,12 @@ enum Part {
         /// Look for the next call for so long before sleeping
         #[arg(long, default_value = "0")]
         busy_poll: BusyPoll,
+        /// Answer out of this directory, as a plain program would
+        #[arg(long, conflicts_with_all = ["file_bytes", "delay_us", "copied"])]
+        files: Option<PathBuf>,
+        /// Read and write its files past the page cache
+        #[arg(long, requires = "files")]
+        direct: bool,
     },
     /// One workload against one server; prints a sample as JSON
     Load {
@@ -424,10 +430,22 @@ fn run_part(part: Part) -> Result<()> {
         }
         Part::Respond {
             port,
+            busy_poll,
+            files: Some(files),
+            direct,
+            ..
+        } => {
+            let told = || files.display().to_string();
+            let files = respond::Files::new(&files, direct).with_context(told)?;
+            respond::serve_files(port, files, busy_poll)?;
+        }
+        Part::Respond {
+            port,
             file_bytes,
             delay_us,
             copied,
             busy_poll,
+            ..
         } => {
             let answers = respond::Answers {
                 file_bytes,

@@ -1,5 +1,5 @@
-//! Servers as processes: ours, NFS-Ganesha, unfs3, and a responder that touches no file, each bound to one
-//! core and reached over loopback.
+//! Servers as processes: ours, NFS-Ganesha, unfs3, a plain program, and a responder that touches no file, each bound to
+//! one core and reached over loopback.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -34,6 +34,11 @@ pub enum Program<'a> {
     Unfs3(&'a Path),
     /// The responder of [`nfs_load::respond`], run as a process of its own.
     Responder(Responder),
+    /// The same as a plain program that reads and writes the files of the directory ([`respond::Files`]).
+    Plain {
+        /// Whether it does so past the page cache.
+        is_direct: bool,
+    },
 }
 
 /// How the server of this project is configured; everything that is not here is at its default.
@@ -180,7 +185,10 @@ impl Start<'_> {
     fn ports(&self) -> Ports {
         let mount = match self.program {
             Program::Ganesha => self.port + 1,
-            Program::Penstock(_) | Program::Unfs3(_) | Program::Responder(_) => self.port,
+            Program::Penstock(_)
+            | Program::Unfs3(_)
+            | Program::Responder(_)
+            | Program::Plain { .. } => self.port,
         };
         Ports {
             nfs: self.port,
@@ -191,7 +199,7 @@ impl Start<'_> {
     fn mounted_as(&self) -> String {
         match self.program {
             Program::Penstock(ours) => ours.pseudo.to_owned(),
-            Program::Responder(_) => respond::EXPORT.to_owned(),
+            Program::Responder(_) | Program::Plain { .. } => respond::EXPORT.to_owned(),
             Program::Ganesha | Program::Unfs3(_) => self.directory.display().to_string(),
         }
     }
@@ -243,6 +251,13 @@ impl Start<'_> {
                     how.busy_poll
                         .map(|time| format!("--busy-poll={time}").into()),
                 );
+                Ok(words)
+            }
+            Program::Plain { is_direct } => {
+                let port = format!("--port={}", self.port);
+                let mut words = vec![std::env::current_exe()?.into(), "respond".into()];
+                words.extend([port.into(), "--files".into(), self.directory.into()]);
+                words.extend(is_direct.then(|| "--direct".into()));
                 Ok(words)
             }
         }

@@ -36,6 +36,9 @@ pub enum InputError {
     /// A call has a handle that nobody gave out.
     #[error("a handle that was never given out")]
     Handle,
+    /// A call has a name that is longer than any file system's.
+    #[error("a name of more than {} bytes", limits::NAME_BYTES_MAX)]
+    Name,
 }
 
 /// The next record, from a socket whose reads time out.

@@ -2,6 +2,12 @@
 
 /// Replies that the responder holds back on one connection; the next call is read when there is room.
 pub const RESPONDER_REPLIES_MAX: usize = 1024;
+/// Replies with data that the responder sends at once: two places in memory each, of 1024 that writev(2) takes.
+pub const RESPONDER_PIECES_MAX: usize = 64;
+/// Files and directories that the responder gives handles of, where it has any.
+pub const RESPONDER_FILES_MAX: usize = 4096;
+/// Longest name that the responder takes, in bytes: what Linux's file systems take.
+pub const NAME_BYTES_MAX: usize = 255;
 /// Longest record whose payload may be discarded unread, in bytes: far above any READ or WRITE that is
 /// measured.
 pub const DISCARDED_BYTES_MAX: usize = 64 << 20;

@@ -5,18 +5,26 @@
 //! carries says what the client costs. Every name is a file of one size, whether it is looked up or made; but names that
 //! begin with `new` are not there until they are made, and then are empty files, and those that begin with `dir` are
 //! directories. It remembers nothing: what was written is gone.
+//!
+//! Given [`Files`], it is the plain program that a server is held against: names, READs and WRITEs are those of a
+//! directory then, and each call is done, and answered, before the next is looked at.
 
 use std::io::{self, IoSlice, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use nfs_io::BusyPoll;
+use nfs_io::{Budget, Buf, BufferPool, BusyPoll};
 use nfs_wire::mount3;
 use nfs_wire::nfs3::{self, Ftype3, Nfsstat3, Procedure};
 
 use crate::input::{Input, InputError};
-use crate::limits::RESPONDER_REPLIES_MAX;
+use crate::limits::{NAME_BYTES_MAX, RESPONDER_PIECES_MAX, RESPONDER_REPLIES_MAX};
+
+mod files;
+
+pub use files::Files;
 
 /// The path that the responder names as its export.
 pub const EXPORT: &str = "/export";
@@ -24,6 +32,11 @@ pub const EXPORT: &str = "/export";
 const DATA_BYTES: usize = 1 << 20;
 /// Bytes that the responder reads ahead from the socket: a dozen calls, and no more of a WRITE's data than is soon copied.
 const AHEAD_BYTES: usize = 2048;
+/// From so many bytes of data on, replies of the responder that touches no file leave without waiting for those to the calls
+/// behind them.
+const SENT_AT_BYTES: usize = 64 << 10;
+/// What the data of one reply, read past the page cache, begins at a multiple of in memory.
+const ALIGNMENT: usize = 4096;
 
 /// Bytes, and files, that the responder says it has room for.
 const ROOM: u64 = 1 << 60;
@@ -51,6 +64,29 @@ pub fn serve(port: u16, answers: Answers) -> io::Result<()> {
     accept(&TcpListener::bind((Ipv4Addr::LOCALHOST, port))?, answers)
 }
 
+/// Answers connections on `port` of loopback out of these files until the process is ended: the plain program.
+///
+/// # Errors
+/// The port is taken.
+pub fn serve_files(port: u16, files: Files, busy_poll: BusyPoll) -> io::Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+    accept_files(&listener, files, busy_poll)
+}
+
+/// Answers the connections of `listener` out of these files until the process is ended.
+///
+/// # Errors
+/// No connection can be taken any more.
+pub fn accept_files(listener: &TcpListener, files: Files, busy_poll: BusyPoll) -> io::Result<()> {
+    let answers = Answers {
+        file_bytes: 0,
+        delay: Duration::ZERO,
+        copied: true,
+        busy_poll,
+    };
+    accept_with(listener, answers, Some(&Arc::new(files)))
+}
+
 /// Answers connections in threads of this process, at a free port of loopback, until the process ends. Connections that
 /// are closed end their threads.
 ///
@@ -68,10 +104,18 @@ pub fn begin(answers: Answers) -> io::Result<SocketAddr> {
 /// # Errors
 /// No connection can be taken any more.
 pub fn accept(listener: &TcpListener, answers: Answers) -> io::Result<()> {
+    accept_with(listener, answers, None)
+}
+
+fn accept_with(
+    listener: &TcpListener,
+    answers: Answers,
+    files: Option<&Arc<Files>>,
+) -> io::Result<()> {
     for stream in listener.incoming() {
         // A connection at a time would starve MOUNT, which the load makes beside its own.
-        let stream = stream?;
-        std::thread::spawn(move || answer(stream, answers));
+        let (stream, files) = (stream?, files.cloned());
+        std::thread::spawn(move || answer(stream, answers, files));
     }
     Ok(())
 }
@@ -82,27 +126,28 @@ struct Reply {
     len: usize,
 }
 
-fn answer(stream: TcpStream, answers: Answers) -> Result<(), InputError> {
+fn answer(
+    stream: TcpStream,
+    answers: Answers,
+    files: Option<Arc<Files>>,
+) -> Result<(), InputError> {
     stream.set_nodelay(true)?;
     let mut caller = Caller {
         input: Input::new(stream.try_clone()?, AHEAD_BYTES).polling(answers.busy_poll),
-        payload: vec![0; DATA_BYTES],
+        payload: memory(DATA_BYTES)?,
         answers,
+        files: files.clone(),
     };
-    let mut out = Out {
-        stream,
-        waiting: Vec::new(),
-        data: vec![0x5a; DATA_BYTES],
-    };
+    let mut out = Out::new(stream, if files.is_some() { 1 } else { SENT_AT_BYTES })?;
     if answers.delay.is_zero() {
         let mut head = Vec::new();
         loop {
             head.clear();
-            let len = caller.next(&mut head)?;
+            let len = caller.next(&mut head, out.room())?;
             out.put(&mut head, len)?;
             // Replies leave together where calls came together. What is left of a call that has begun comes by itself.
-            if !caller.input.has_bytes() {
-                out.flush(0)?;
+            if !caller.input.has_bytes() || out.is_full() {
+                out.flush()?;
             }
         }
     }
@@ -110,7 +155,7 @@ fn answer(stream: TcpStream, answers: Answers) -> Result<(), InputError> {
     let sender = std::thread::spawn(move || send_when_due(&due, &mut out));
     loop {
         let mut head = Vec::new();
-        let Ok(len) = caller.next(&mut head) else {
+        let Ok(len) = caller.next(&mut head, &mut []) else {
             break;
         };
         if later
@@ -131,51 +176,92 @@ fn send_when_due(due: &Receiver<(Instant, Reply)>, out: &mut Out) -> Result<(), 
     while let Ok((at, mut reply)) = due.recv() {
         // SLEEP: the delay is what is asked for.
         std::thread::sleep(at.saturating_duration_since(Instant::now()));
-        out.send(&mut reply.head, reply.len)?;
+        out.put(&mut reply.head, reply.len)?;
+        out.flush()?;
     }
     Ok(())
 }
 
+/// Memory that files can be read into past the page cache.
+fn memory(len: usize) -> io::Result<Buf> {
+    let pool = BufferPool::new(Budget::new(BufferPool::bytes_of(len)));
+    pool.try_take(len)
+        .ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+}
+
+/// Replies that have not been sent.
 struct Out {
     stream: TcpStream,
-    /// Replies without data that have not been sent.
-    waiting: Vec<u8>,
-    data: Vec<u8>,
+    /// Their heads, one behind the other.
+    heads: Vec<u8>,
+    /// Where in `heads` the head of each reply ends that has data, and where in `data` that is.
+    pieces: Vec<(usize, std::ops::Range<usize>)>,
+    data: Buf,
+    /// Bytes of `data` that belong to these replies.
+    filled: usize,
+    /// From so many on they have to be sent.
+    sent_at: usize,
 }
 
 impl Out {
-    /// Sends a reply whose head has room for the record mark in front, and `len` bytes of data behind it.
-    fn send(&mut self, head: &mut [u8], len: usize) -> Result<(), InputError> {
-        self.put(head, len)?;
-        self.flush(0)
+    fn new(stream: TcpStream, sent_at: usize) -> io::Result<Self> {
+        let mut data = memory(DATA_BYTES + SENT_AT_BYTES)?;
+        data.fill(0x5a);
+        Ok(Self {
+            stream,
+            heads: Vec::new(),
+            pieces: Vec::new(),
+            data,
+            filled: 0,
+            sent_at,
+        })
     }
 
-    /// Takes such a reply, which leaves with the next that has data, or with [`Self::flush`].
+    /// Where the data of the next reply goes: room for [`DATA_BYTES`] of it, if full replies are sent first.
+    fn room(&mut self) -> &mut [u8] {
+        &mut self.data[self.filled..]
+    }
+
+    /// Whether the replies have to be sent before the next is made.
+    fn is_full(&self) -> bool {
+        self.filled >= self.sent_at || self.pieces.len() >= RESPONDER_PIECES_MAX
+    }
+
+    /// Takes a reply whose head has room for the record mark in front, and `len` bytes of data where [`Self::room`] said;
+    /// it leaves with [`Self::flush`].
     fn put(&mut self, head: &mut [u8], len: usize) -> Result<(), InputError> {
         // Padded with whatever follows in the buffer: nobody may look at it.
         let padded = len.next_multiple_of(4);
         let mark = u32::try_from(head.len() - 4 + padded)? | 1 << 31;
         head[..4].copy_from_slice(&mark.to_be_bytes());
-        self.waiting.extend_from_slice(head);
-        match padded {
-            0 => Ok(()),
-            _ => self.flush(padded),
+        self.heads.extend_from_slice(head);
+        if padded > 0 {
+            let data = self.filled..self.filled + padded;
+            self.filled = data.end.next_multiple_of(ALIGNMENT);
+            self.pieces.push((self.heads.len(), data));
         }
+        Ok(())
     }
 
-    /// Sends what waits, and so many bytes of data behind it.
-    fn flush(&mut self, data: usize) -> Result<(), InputError> {
-        let mut slices: &mut [IoSlice<'_>] = &mut [
-            IoSlice::new(&self.waiting),
-            IoSlice::new(&self.data[..data]),
-        ];
+    /// Sends the replies.
+    fn flush(&mut self) -> Result<(), InputError> {
+        let (mut slices, mut sent) = (Vec::with_capacity(2 * self.pieces.len() + 1), 0);
+        for (end, data) in &self.pieces {
+            slices.push(IoSlice::new(&self.heads[sent..*end]));
+            slices.push(IoSlice::new(&self.data[data.clone()]));
+            sent = *end;
+        }
+        slices.push(IoSlice::new(&self.heads[sent..]));
+        let mut slices = &mut slices[..];
         // Empty ones go at once.
         IoSlice::advance_slices(&mut slices, 0);
         while !slices.is_empty() {
             let written = self.stream.write_vectored(slices)?;
             IoSlice::advance_slices(&mut slices, written);
         }
-        self.waiting.clear();
+        self.heads.clear();
+        self.pieces.clear();
+        self.filled = 0;
         Ok(())
     }
 }
@@ -190,17 +276,35 @@ enum Kind {
     Made = 3,
 }
 
+/// What a handle of the responder names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Object {
+    kind: Kind,
+    /// Which of the [`Files`] it is; zero without those.
+    id: u32,
+}
+
+impl Object {
+    /// What the handle of the export names.
+    const ROOT: Self = Self::of(Kind::Directory);
+
+    const fn of(kind: Kind) -> Self {
+        Self { kind, id: 0 }
+    }
+}
+
 struct Caller {
     input: Input,
     /// Where the data of WRITEs goes if it is copied out of the kernel.
-    payload: Vec<u8>,
+    payload: Buf,
     answers: Answers,
+    files: Option<Arc<Files>>,
 }
 
 impl Caller {
     /// Takes one call and composes the head of its reply behind room for the record mark; gives the length of
-    /// the data that follows.
-    fn next(&mut self, out: &mut Vec<u8>) -> Result<usize, InputError> {
+    /// the data that follows. What of it is a file's goes into `room`.
+    fn next(&mut self, out: &mut Vec<u8>, room: &mut [u8]) -> Result<usize, InputError> {
         let xid = self.input.word()?;
         let (_call, _rpc) = (self.input.word()?, self.input.word()?);
         let program = self.input.word()?;
@@ -217,7 +321,10 @@ impl Caller {
                 0
             }
             nfs3::PROGRAM => match Procedure::try_from(procedure) {
-                Ok(procedure) => self.results(procedure, out)?,
+                Ok(procedure) => match self.file_results(procedure, out, room)? {
+                    Some(len) => len,
+                    None => self.results(procedure, out)?,
+                },
                 Err(_) => refuse(out, PROC_UNAVAIL),
             },
             _ => refuse(out, PROG_UNAVAIL),
@@ -230,13 +337,13 @@ impl Caller {
         match procedure {
             Procedure::Null => {}
             Procedure::Getattr => {
-                let kind = self.handle()?;
+                let object = self.handle()?;
                 words(out, &[0]);
-                self.attributes(kind, out);
+                attributes(object, self.size(object.kind), out);
             }
             Procedure::Lookup => {
                 let _dir = self.handle()?;
-                let name = self.name_start()?;
+                let name = self.name()?;
                 if name.starts_with(b"new") {
                     words(out, &[Nfsstat3::Noent as u32, 0]);
                     return Ok(0);
@@ -247,7 +354,7 @@ impl Caller {
                     Kind::File
                 };
                 words(out, &[0]);
-                handle(kind, out);
+                handle(Object::of(kind), out);
                 self.optional_attributes(kind, out);
                 words(out, &[0]);
             }
@@ -258,14 +365,14 @@ impl Caller {
             }
             Procedure::Create | Procedure::Mkdir | Procedure::Symlink => {
                 let _dir = self.handle()?;
-                let is_new = self.name_start()?.starts_with(b"new");
+                let is_new = self.name()?.starts_with(b"new");
                 let kind = match procedure {
                     Procedure::Mkdir => Kind::Directory,
                     Procedure::Create if !is_new => Kind::File,
                     _ => Kind::Made,
                 };
                 words(out, &[0, 1]);
-                handle(kind, out);
+                handle(Object::of(kind), out);
                 self.optional_attributes(kind, out);
                 words(out, &[0, 0]);
             }
@@ -305,7 +412,7 @@ impl Caller {
     }
 
     fn read(&mut self, out: &mut Vec<u8>) -> Result<usize, InputError> {
-        let kind = self.handle()?;
+        let kind = self.handle()?.kind;
         let offset = self.offset()?;
         let asked = self.input.word()?;
         let size = self.size(kind);
@@ -333,16 +440,17 @@ impl Caller {
         Ok(())
     }
 
-    fn handle(&mut self) -> Result<Kind, InputError> {
+    fn handle(&mut self) -> Result<Object, InputError> {
         let len = usize::try_from(self.input.word()?)?;
-        let kind = self.input.word()?;
-        self.input.skip(len.next_multiple_of(4).saturating_sub(4))?;
-        Ok(match kind {
+        let (kind, id) = (self.input.word()?, self.input.word()?);
+        self.input.skip(len.next_multiple_of(4).saturating_sub(8))?;
+        let kind = match kind {
             1 => Kind::File,
             2 => Kind::Directory,
             3 => Kind::Made,
             _ => return Err(InputError::Handle),
-        })
+        };
+        Ok(Object { kind, id })
     }
 
     fn offset(&mut self) -> Result<u64, InputError> {
@@ -350,13 +458,15 @@ impl Caller {
         Ok(u64::from(high) << 32 | u64::from(low))
     }
 
-    /// The first bytes of a name, zeroes behind a shorter one.
-    fn name_start(&mut self) -> Result<[u8; 4], InputError> {
-        let mut start = [0; 4];
-        if self.input.word()? > 0 {
-            self.input.take(&mut start)?;
+    fn name(&mut self) -> Result<Vec<u8>, InputError> {
+        let len = usize::try_from(self.input.word()?)?;
+        if len > NAME_BYTES_MAX {
+            return Err(InputError::Name);
         }
-        Ok(start)
+        let mut name = vec![0; len];
+        self.input.take(&mut name)?;
+        self.input.skip(len.next_multiple_of(4) - len)?;
+        Ok(name)
     }
 
     fn size(&self, kind: Kind) -> u64 {
@@ -369,23 +479,23 @@ impl Caller {
 
     fn optional_attributes(&self, kind: Kind, out: &mut Vec<u8>) {
         words(out, &[1]);
-        self.attributes(kind, out);
+        attributes(Object::of(kind), self.size(kind), out);
     }
+}
 
-    fn attributes(&self, kind: Kind, out: &mut Vec<u8>) {
-        let (ftype, mode) = match kind {
-            Kind::Directory => (Ftype3::Dir, 0o755),
-            Kind::File | Kind::Made => (Ftype3::Reg, 0o644),
-        };
-        // Type, mode, links, owner, group.
-        words(out, &[ftype as u32, mode, 1, 0, 0]);
-        let size = self.size(kind);
-        for number in [size, size, 0, 1, kind as u64 + 1] {
-            out.extend_from_slice(&number.to_be_bytes());
-        }
-        // The three times.
-        words(out, &[1, 0, 1, 0, 1, 0]);
+fn attributes(object: Object, size: u64, out: &mut Vec<u8>) {
+    let (ftype, mode) = match object.kind {
+        Kind::Directory => (Ftype3::Dir, 0o755),
+        Kind::File | Kind::Made => (Ftype3::Reg, 0o644),
+    };
+    // Type, mode, links, owner, group.
+    words(out, &[ftype as u32, mode, 1, 0, 0]);
+    let fileid = u64::from(object.id) << 2 | object.kind as u64;
+    for number in [size, size, 0, 1, fileid + 1] {
+        out.extend_from_slice(&number.to_be_bytes());
     }
+    // The three times.
+    words(out, &[1, 0, 1, 0, 1, 0]);
 }
 
 /// `accept_stat` of RFC 5531 §9 for a program that the responder does not serve.
@@ -402,7 +512,7 @@ fn refuse(out: &mut Vec<u8>, stat: u32) -> usize {
 fn mount_results(procedure: u32, out: &mut Vec<u8>) -> Result<(), InputError> {
     if procedure == mount3::Procedure::Mnt as u32 {
         words(out, &[0]);
-        handle(Kind::Directory, out);
+        handle(Object::ROOT, out);
         // One flavor: AUTH_SYS.
         words(out, &[1, 1]);
     } else if procedure == mount3::Procedure::Export as u32 {
@@ -417,8 +527,8 @@ fn mount_results(procedure: u32, out: &mut Vec<u8>) -> Result<(), InputError> {
     Ok(())
 }
 
-fn handle(kind: Kind, out: &mut Vec<u8>) {
-    words(out, &[8, kind as u32, 0]);
+fn handle(object: Object, out: &mut Vec<u8>) {
+    words(out, &[8, object.kind as u32, object.id]);
 }
 
 fn words(out: &mut Vec<u8>, words: &[u32]) {

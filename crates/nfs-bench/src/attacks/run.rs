@@ -195,7 +195,7 @@ pub(super) fn start(
     let program = match kind {
         Kind::PenstockUring | Kind::PenstockPolling => ours(Engine::Uring),
         Kind::PenstockThreads => ours(Engine::Threads),
-        Kind::Ganesha | Kind::Responder | Kind::ResponderPolling => kind.program(),
+        Kind::Ganesha | Kind::Responder | Kind::ResponderPolling | Kind::Plain => kind.program(),
     };
     let directory = stage.exports.join(format!("export-{turn}"));
     std::fs::create_dir_all(&directory)?;

@@ -65,6 +65,8 @@ pub enum Kind {
     Responder,
     /// The same with busy polling, asked by a load that polls, too.
     ResponderPolling,
+    /// The responder as a plain program, which reads and writes files and has nothing else to do.
+    Plain,
 }
 
 impl Kind {
@@ -80,6 +82,7 @@ impl Kind {
             Self::Ganesha => "ganesha",
             Self::Responder => "responder",
             Self::ResponderPolling => "responder (polling)",
+            Self::Plain => "plain program",
         }
     }
 
@@ -92,6 +95,7 @@ impl Kind {
             Self::Responder => 20_495,
             Self::PenstockPolling => 20_496,
             Self::ResponderPolling => 20_497,
+            Self::Plain => 20_498,
         }
     }
 
@@ -99,13 +103,24 @@ impl Kind {
     pub(crate) const fn busy_poll(self) -> Option<&'static str> {
         match self {
             Self::PenstockPolling | Self::ResponderPolling => Some("50us"),
-            Self::PenstockUring | Self::PenstockThreads | Self::Ganesha | Self::Responder => None,
+            Self::PenstockUring
+            | Self::PenstockThreads
+            | Self::Ganesha
+            | Self::Responder
+            | Self::Plain => None,
         }
     }
 
-    /// Whether it has an answer to these calls: the responder knows NFSv3 alone.
+    /// Whether it has an answer of its own to these calls: the responder knows NFSv3 alone, and a plain program differs from
+    /// it in what moves data.
     fn answers(self, workload: Workload) -> bool {
-        !(workload.is_v4() && matches!(self, Self::Responder | Self::ResponderPolling))
+        match self {
+            Self::Responder | Self::ResponderPolling => !workload.is_v4(),
+            Self::Plain => !workload.is_v4() && workload.moves_data(),
+            Self::PenstockUring | Self::PenstockPolling | Self::PenstockThreads | Self::Ganesha => {
+                true
+            }
+        }
     }
 
     /// The program that serves, with the settings of the baseline.
@@ -122,6 +137,7 @@ impl Kind {
             Self::PenstockUring | Self::PenstockPolling => ours(Engine::Uring),
             Self::PenstockThreads => ours(Engine::Threads),
             Self::Ganesha => Program::Ganesha,
+            Self::Plain => Program::Plain { is_direct: false },
             Self::Responder | Self::ResponderPolling => Program::Responder(Responder {
                 file_bytes: 1 << 40,
                 busy_poll: self.busy_poll(),

@@ -23,6 +23,10 @@ use crate::calls::{ask, auth_body, mode, mount, nfs_call};
 
 /// Length of one small READ or WRITE in bytes.
 const BLOCK_BYTES: u32 = 4096;
+/// Length of one READ of middle size in bytes.
+const MIDDLE_BYTES: u32 = 64 << 10;
+/// Size of the file that READs of middle size go through, in bytes: far more than a processor's caches hold.
+const MIDDLE_FILE_BYTES: u64 = 256 << 20;
 /// Length of one large READ or WRITE in bytes.
 const LARGE_BYTES: u32 = 1 << 20;
 /// The attributes that NFSv3 has, by their numbers: type, change, size, fsid, fileid, mode, number of links, owner,
@@ -77,6 +81,10 @@ pub enum Workload {
     #[value(name = "read-cached-v4.1")]
     #[serde(rename = "read-cached-v4.1")]
     ReadCached4,
+    /// READ of 64 KiB that are in the page cache, all over 256 MiB.
+    #[value(name = "read-64k")]
+    #[serde(rename = "read-64k")]
+    ReadMiddle,
     /// READ of 1 MiB that is in the page cache.
     ReadLarge,
     /// The same in a COMPOUND of NFSv4.1.
@@ -107,7 +115,7 @@ pub enum Workload {
 
 impl Workload {
     /// Every workload, in the order of the report.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Null,
         Self::Getattr,
         Self::Getattr4,
@@ -118,6 +126,7 @@ impl Workload {
         Self::OpenClose4,
         Self::ReadCached,
         Self::ReadCached4,
+        Self::ReadMiddle,
         Self::ReadLarge,
         Self::ReadLarge4,
         Self::CreateRemove,
@@ -142,6 +151,7 @@ impl Workload {
             Self::OpenClose4 => "open-close-v4.1",
             Self::ReadCached => "read-cached",
             Self::ReadCached4 => "read-cached-v4.1",
+            Self::ReadMiddle => "read-64k",
             Self::ReadLarge => "read-large",
             Self::ReadLarge4 => "read-large-v4.1",
             Self::CreateRemove => "create-remove",
@@ -159,13 +169,27 @@ impl Workload {
         self.name().ends_with("v4.1")
     }
 
+    /// Its calls are READs or WRITEs.
+    pub(super) fn moves_data(self) -> bool {
+        self.name().starts_with("read") || self.name().starts_with("write")
+    }
+
     /// Length of one READ or WRITE in bytes.
     fn block_bytes(self) -> u32 {
         match self {
             Self::ReadLarge | Self::ReadLarge4 | Self::WriteLarge | Self::WriteLarge4 => {
                 LARGE_BYTES
             }
+            Self::ReadMiddle => MIDDLE_BYTES,
             _ => BLOCK_BYTES,
+        }
+    }
+
+    /// How many READs or WRITEs each of `depth` slots makes before it begins anew.
+    fn rounds(self, depth: u64) -> u64 {
+        match self {
+            Self::ReadMiddle => MIDDLE_FILE_BYTES / u64::from(MIDDLE_BYTES) / depth.max(1),
+            _ => 1,
         }
     }
 
@@ -224,7 +248,8 @@ pub(crate) fn prepare(
         Some(path) => recall(path)?,
         None => {
             let root = mount(target.from, target.mount, target.export)?;
-            let file = make_file(stream, root, depth, &block)?;
+            let blocks = u64::try_from(depth)? * workload.rounds(u64::try_from(depth)?);
+            let file = make_file(stream, root, blocks, &block)?;
             if let Some(path) = target.handles {
                 remember(path, [root, file])?;
             }
@@ -237,7 +262,8 @@ pub(crate) fn prepare(
             record,
             sequence_at: None,
         };
-        let of_slot = |slot| calls(workload, root, file, slot, &block).into_iter();
+        let depth = slots.end;
+        let of_slot = |slot| calls(workload, (root, file), (slot, depth), &block).into_iter();
         let slots = slots.map(|slot| of_slot(slot).map(prepared).collect());
         return Ok((slots.collect(), None));
     }
@@ -342,9 +368,8 @@ fn recall(path: &Path) -> Result<(FileHandle, FileHandle)> {
 
 fn calls(
     workload: Workload,
-    root: FileHandle,
-    file: FileHandle,
-    slot: u64,
+    (root, file): (FileHandle, FileHandle),
+    (slot, depth): (u64, u64),
     data: &[u8],
 ) -> Vec<Vec<u8>> {
     let offset = slot * u64::from(workload.block_bytes());
@@ -366,15 +391,17 @@ fn calls(
                 access,
             },
         )],
-        Workload::ReadCached | Workload::ReadLarge => {
-            vec![nfs_call(
-                Procedure::Read,
-                &ReadArgs {
-                    file,
-                    offset,
-                    count: workload.block_bytes(),
-                },
-            )]
+        Workload::ReadCached | Workload::ReadMiddle | Workload::ReadLarge => {
+            let count = workload.block_bytes();
+            // The slots go through the file side by side.
+            let read = |round| ReadArgs {
+                file,
+                offset: (round * depth + slot) * u64::from(count),
+                count,
+            };
+            let rounds = 0..workload.rounds(depth);
+            let call = |round| nfs_call(Procedure::Read, &read(round));
+            rounds.map(call).collect()
         }
         Workload::CreateRemove => {
             let name = format!("bench-{}-{slot}", std::process::id());
@@ -416,11 +443,11 @@ fn calls(
     }
 }
 
-/// A file with a block for each slot.
+/// A file of so many blocks.
 fn make_file(
     stream: &mut TcpStream,
     root: FileHandle,
-    blocks: usize,
+    blocks: u64,
     data: &[u8],
 ) -> Result<FileHandle> {
     let where_ = DirOpArgs {
@@ -436,7 +463,7 @@ fn make_file(
     let lookup = LookupArgs { what: where_ };
     let file = ask::<LookupOk, PostOpAttr>(stream, Procedure::Lookup, &lookup)?.object;
     let count = u32::try_from(data.len())?;
-    for block in 0..u64::try_from(blocks)? {
+    for block in 0..blocks {
         let write = WriteArgs {
             file,
             offset: block * u64::from(count),

@@ -58,6 +58,11 @@ pub enum Contender {
     },
     /// A responder that touches no file: what the load generator and loopback can carry.
     Responder,
+    /// The same as a plain program, which reads and writes the file call by call, and has nothing else to do.
+    Plain {
+        /// Whether it does so past the page cache.
+        direct: bool,
+    },
 }
 
 impl Contender {
@@ -73,6 +78,8 @@ impl Contender {
             Self::Fio { direct: true } => "local fio direct".to_owned(),
             Self::Fio { direct: false } => "local fio buffered".to_owned(),
             Self::Responder => "bare responder".to_owned(),
+            Self::Plain { direct: true } => "plain program direct".to_owned(),
+            Self::Plain { direct: false } => "plain program buffered".to_owned(),
         }
     }
 
@@ -86,7 +93,11 @@ impl Contender {
         match self {
             Self::Penstock(_, mode) => Some(mode),
             Self::NothingAhead | Self::Staged => Some(Mode::Direct),
-            Self::Ganesha | Self::Unfs3 | Self::Fio { .. } | Self::Responder => None,
+            Self::Ganesha
+            | Self::Unfs3
+            | Self::Fio { .. }
+            | Self::Responder
+            | Self::Plain { .. } => None,
         }
     }
 }
@@ -142,6 +153,7 @@ impl Start<'_> {
                 file_bytes: RESPONDER_FILE_BYTES,
                 ..Responder::default()
             }),
+            Contender::Plain { direct } => Program::Plain { is_direct: direct },
             Contender::Fio { .. } => bail!("fio serves nobody"),
         };
         let start = servers::Start {
@@ -186,6 +198,8 @@ mod tests {
             Contender::Responder,
             Contender::Fio { direct: true },
             Contender::Fio { direct: false },
+            Contender::Plain { direct: true },
+            Contender::Plain { direct: false },
         ];
         for engine in [Engine::Uring, Engine::Threads] {
             all.extend(Mode::ALL.map(|mode| Contender::Penstock(engine, mode)));

@@ -280,6 +280,7 @@ fn contenders(options: &Options, unfs3: bool, missing: &mut Vec<String>) -> Vec<
         } else {
             missing.push("local fio: install fio".to_owned());
         }
+        all.extend([true, false].map(|direct| Contender::Plain { direct }));
         all.push(Contender::Responder);
     }
     if options.about == About::Alone && options.who.is_empty() {
@@ -307,7 +308,9 @@ fn rows(options: &Options, volumes: &[Volume], contenders: &[Contender]) -> Vec<
             for &contender in contenders {
                 let makes_sense = match contender {
                     // Direct I/O at odd offsets is refused; that ours can do it is the point.
-                    Contender::Fio { direct: true } => work.is_aligned(),
+                    Contender::Fio { direct: true } | Contender::Plain { direct: true } => {
+                        work.is_aligned()
+                    }
                     // Nothing of other calls is staged.
                     Contender::Staged => work.direction() == Direction::Write && !work.is_aligned(),
                     // Aligned records are the limit for the others, which ours sets itself.

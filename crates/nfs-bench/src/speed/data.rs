@@ -97,8 +97,9 @@ impl Data {
     fn row(&self, work: Work, target: &str) -> Option<&Row> {
         let ours = Mode::ALL.map(|mode| Contender::Penstock(Engine::Uring, mode));
         let local = [true, false].map(|direct| Contender::Fio { direct });
+        let plain = [true, false].map(|direct| Contender::Plain { direct });
         let others = [Contender::Ganesha, Contender::Responder];
-        let mut all = ours.into_iter().chain(local).chain(others);
+        let mut all = ours.into_iter().chain(local).chain(plain).chain(others);
         let contender = all.find(|one| one.name() == target)?;
         let mut rows = self.rows.iter();
         rows.find(|row| is(&row.work, work) && is(&row.contender, contender))

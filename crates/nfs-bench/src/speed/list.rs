@@ -85,6 +85,9 @@ pub(super) enum Limit {
     Nothing,
     /// The load against the responder that touches no file.
     Responder,
+    /// The load against the same as a plain program, which does what is asked to the same files by one system call after the
+    /// other, and nothing else.
+    Plain,
     /// The same load straight on the file system: this target of the run.
     Local(&'static str),
     /// Another figure of ours, of the same target: a run and its step.
@@ -119,7 +122,7 @@ pub(super) const DIRECT: &str = "penstock direct";
 pub(super) const POLLING: &str = "penstock polling";
 
 /// The prepared calls that are measured, with 1 and with 32 in flight.
-pub(super) const CALLS: [Calls; 13] = [
+pub(super) const CALLS: [Calls; 14] = [
     Calls::Null,
     Calls::Getattr,
     Calls::Getattr4,
@@ -130,6 +133,7 @@ pub(super) const CALLS: [Calls; 13] = [
     Calls::OpenClose4,
     Calls::ReadCached,
     Calls::ReadCached4,
+    Calls::ReadMiddle,
     Calls::WriteUnstable,
     Calls::WriteUnstable4,
     Calls::WriteFileSync,
@@ -140,18 +144,6 @@ pub(super) const IDLE: &str = "--idle";
 
 /// The runs of `penstock bench`, in their order.
 pub(super) const RUNS: &[Run] = &[
-    Run {
-        name: "read-cached",
-        workload: "seq-read",
-        options: &[
-            "--self=buffered",
-            "--cached",
-            "--record=64KiB",
-            "--size=256MiB",
-            "--depth=32",
-        ],
-        on: On::Memory,
-    },
     Run {
         name: "random",
         workload: "random-4k",

@@ -57,7 +57,7 @@ pub struct Options {
 }
 
 /// Everything that was measured, as the page's JSON has it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Measured {
     /// The lines of the page.
     lines: Vec<Value>,
@@ -227,6 +227,7 @@ fn calls(options: &Options, directory: &Path) -> Result<baseline::report::Report
             Kind::Ganesha,
             Kind::Responder,
             Kind::ResponderPolling,
+            Kind::Plain,
         ],
         filter: None,
         workloads: CALLS.to_vec(),

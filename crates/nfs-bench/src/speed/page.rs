@@ -18,8 +18,10 @@ pub(super) fn markdown(measured: &Measured, file_system: &str) -> String {
         "# The speed that the project asks of itself\n\n\
          `cargo xtask bench speed` wrote this page and [its figures](speed.json): {} of {} bars are met, {} are missed \
          ({} of those by who has less to do as well), {} could not be held against anything here. Every figure is the median of measurements that were taken in turn. \
-         The limit is what the same load comes to against a responder that touches no file, straight on the file system, \
-         in the better case of our own, or with the program that is named, as the line says. Figures of another machine say nothing about this one.\n\n",
+         The limit is what the same load comes to against a responder that touches no file, against a plain program, \
+         straight on the file system, in the better case of our own, or with the program that is named, as the line says. \
+         The plain program is a server of one thread that does what a call asks by one system call, answers it, and takes \
+         the next: it asks nobody for permission and tells no attributes. Figures of another machine say nothing about this one.\n\n",
         count(Some(true)),
         measured.lines.len(),
         count(Some(false)),
@@ -50,13 +52,13 @@ pub(super) fn markdown(measured: &Measured, file_system: &str) -> String {
     out.push_str(
         "\nWhere less is better, so is a ratio below 1. \"Nor by\" is said of a bar that somebody with less to do misses at \
          the same load as well: a responder that touches no file, so that what sends the load, the loopback and the \
-         machine come to less than it asks; a plain program that does the same to the file system and has no network; or, \
+         machine come to less than it asks; a program that does the same straight to the file system and has no network; or, \
          one call after the other, the two together, since a server has both to do. \"The load was the limit\" is said of \
          rounds in which the core of what sends the load had no time left and the server's had. Where the limit is the responder's and a line of \
          `penstock bench` is near it, the generator may be what was measured: `penstock bench ceiling` tells what it can \
-         do. The runs `calls` and `data` have load and server each on a core of its own, and a plain program has the \
+         do. The runs `calls` and `data` have load and server each on a core of its own, and fio has the \
          server's; in the others they share all cores. The files of `data` repeat a stamp in each block, those of the others are \
-         noise. GETATTR, ACCESS and LOOKUP ask about one file, or one name, again and again. Our server looks once at the file, or directory, for all \
+         noise. GETATTR, ACCESS, LOOKUP and READ ask about one file, or one name, again and again. Our server looks once at the file, or directory, for all \
          such calls that one read of a connection brought, so that a call about a file that no other asks about costs one `statx` more than these lines tell.\n\n",
     );
     runs(measured, &mut out);

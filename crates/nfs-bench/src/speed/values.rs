@@ -14,6 +14,12 @@ const PEER: &str = "ganesha";
 /// The responder with busy polling, asked by a load that polls.
 const POLLING_RESPONDER: &str = "responder polling";
 
+/// The responder as a plain program, among the prepared calls.
+const PLAIN: &str = "plain program";
+/// The same beside what moves much data: past the page cache, and through it.
+const PLAIN_DIRECT: &str = "plain program direct";
+const PLAIN_BUFFERED: &str = "plain program buffered";
+
 /// A line of the table with its figures. What could not be measured is `None`.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Value {
@@ -86,6 +92,14 @@ fn value(measured: &Measured, line: &Line) -> Value {
         Limit::Own(run, step) => {
             let from = From::Bench(run, step);
             (self::figure(measured, from, line.figure, line.ours), "ours")
+        }
+        Limit::Plain => {
+            let name = match line.ours {
+                DIRECT => PLAIN_DIRECT,
+                BUFFERED => PLAIN_BUFFERED,
+                _ => PLAIN,
+            };
+            (figure(name), PLAIN)
         }
         Limit::Responder => match line.from {
             From::Copies(..) | From::Mounts(_) => (None, ""),
@@ -202,6 +216,7 @@ fn figure(measured: &Measured, from: From, figure: Figure, target: &str) -> Opti
             let kind = match target {
                 PEER => Kind::Ganesha,
                 "responder" => Kind::Responder,
+                PLAIN => Kind::Plain,
                 POLLING_RESPONDER => Kind::ResponderPolling,
                 POLLING => Kind::PenstockPolling,
                 _ => Kind::PenstockUring,
@@ -304,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_data_is_held_against_a_plain_program_of_its_kind() {
+    fn what_moves_data_is_held_against_a_local_program_of_its_kind() {
         let from = From::Data(Work::SeqRead1m);
         let figure = |target: &str| match target {
             "local fio direct" => Some(5245.0),
@@ -323,7 +338,32 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_names_is_held_against_a_plain_program_that_keeps_the_same_promise() {
+    fn a_plain_program_moves_data_as_the_mode_that_is_held_against_it() {
+        use crate::modes::contender::Contender;
+        use crate::modes::fixture;
+
+        let plain = |direct, rate| {
+            let rounds = [(rate, 0.5, 0)];
+            fixture::row(Work::SeqRead1m, Contender::Plain { direct }, &rounds)
+        };
+        let report = fixture::report(vec![plain(true, 200.0), plain(false, 100.0)]);
+        let json = serde_json::to_string(&report).unwrap();
+        let measured = Measured {
+            data: Some(serde_json::from_str(&json).unwrap()),
+            ..Measured::default()
+        };
+        let of = |ours| {
+            let from = From::Data(Work::SeqRead1m);
+            let line = line(Figure::Throughput, from, ours, Limit::Plain);
+            let value = value(&measured, &line);
+            (value.limit.map(f64::round), value.limit_is)
+        };
+        assert_eq!(of(DIRECT), (Some(200.0), PLAIN));
+        assert_eq!(of(BUFFERED), (Some(100.0), PLAIN));
+    }
+
+    #[test]
+    fn what_makes_names_is_held_against_a_local_program_that_keeps_the_same_promise() {
         let from = From::Bench("names", "create");
         let of = |figure, limit| {
             let figures = |target: &str| (target == "local buffered+sync").then_some(12_000.0);
