@@ -52,7 +52,7 @@ pub(super) fn markdown(measured: &Measured, file_system: &str) -> String {
     out.push_str(
         "\nWhere less is better, so is a ratio below 1. \"Nor by\" is said of a bar that somebody with less to do misses at \
          the same load as well: a responder that touches no file, so that what sends the load, the loopback and the \
-         machine come to less than it asks; a program that does the same straight to the file system and has no network; or, \
+         machine come to less than it asks; a plain program; a program that does the same straight to the file system and has no network; or, \
          one call after the other, the two together, since a server has both to do. \"The load was the limit\" is said of \
          rounds in which the core of what sends the load had no time left and the server's had. Where the limit is the responder's and a line of \
          `penstock bench` is near it, the generator may be what was measured: `penstock bench ceiling` tells what it can \

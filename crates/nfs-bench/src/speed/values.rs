@@ -93,14 +93,7 @@ fn value(measured: &Measured, line: &Line) -> Value {
             let from = From::Bench(run, step);
             (self::figure(measured, from, line.figure, line.ours), "ours")
         }
-        Limit::Plain => {
-            let name = match line.ours {
-                DIRECT => PLAIN_DIRECT,
-                BUFFERED => PLAIN_BUFFERED,
-                _ => PLAIN,
-            };
-            (figure(name), PLAIN)
-        }
+        Limit::Plain => (figure(plain(line)), PLAIN),
         Limit::Responder => match line.from {
             From::Copies(..) | From::Mounts(_) => (None, ""),
             From::Calls(..) | From::Data(_) | From::Bench(..) => (responder, "responder"),
@@ -139,6 +132,15 @@ fn value(measured: &Measured, line: &Line) -> Value {
     }
 }
 
+/// The plain program's name, in the mode of the line.
+fn plain(line: &Line) -> &'static str {
+    match line.ours {
+        DIRECT => PLAIN_DIRECT,
+        BUFFERED => PLAIN_BUFFERED,
+        _ => PLAIN,
+    }
+}
+
 /// Who has less to do than a server, by name, with the figure at the load of the line.
 fn others(
     line: &Line,
@@ -166,9 +168,15 @@ fn others(
         }
         _ => None,
     };
+    let plain = match (line.from, line.limit) {
+        (_, Limit::Plain) => None,
+        (From::Data(_) | From::Calls(..), _) => figure(plain(line)),
+        (From::Bench(..) | From::Copies(..) | From::Mounts(_), _) => None,
+    };
+    let plain = plain.map(|figure| ("the plain program", figure));
     let responder = responder.map(|figure| ("the responder", figure));
     let local = local.and_then(|name| Some((name, figure(name)?)));
-    let all = [responder, local, one_after_the_other];
+    let all = [responder, plain, local, one_after_the_other];
     all.into_iter().flatten().collect()
 }
 
@@ -324,17 +332,19 @@ mod tests {
         let figure = |target: &str| match target {
             "local fio direct" => Some(5245.0),
             "local fio buffered" => Some(3667.0),
+            PLAIN_DIRECT => Some(4900.0),
             _ => None,
         };
-        let of = |ours| {
-            others(
-                &line(Figure::Throughput, from, ours, Limit::Responder),
-                None,
-                figure,
-            )
+        let of = |ours, limit| {
+            let line = line(Figure::Throughput, from, ours, limit);
+            others(&line, None, figure)
         };
-        assert_eq!(of(DIRECT), [("local fio direct", 5245.0)]);
-        assert_eq!(of(BUFFERED), [("local fio buffered", 3667.0)]);
+        let fio = ("local fio direct", 5245.0);
+        let plain = ("the plain program", 4900.0);
+        assert_eq!(of(DIRECT, Limit::Responder), [plain, fio]);
+        assert_eq!(of(DIRECT, Limit::Plain), [fio], "it is the limit");
+        let fio = ("local fio buffered", 3667.0);
+        assert_eq!(of(BUFFERED, Limit::Responder), [fio]);
     }
 
     #[test]
