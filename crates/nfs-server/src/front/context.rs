@@ -121,10 +121,13 @@ impl Context {
     ///
     /// # Errors
     /// As [`Vfs::read`].
-    pub(super) async fn read(&self, target: &Target, range: (u64, usize)) -> Result<ReadDone> {
-        let before = self.attributes(target).await?;
-        let read = self.vfs().read(&self.engine, target, before, range);
-        read.await
+    pub(super) fn read(
+        &self,
+        target: &Target,
+        range: (u64, usize),
+    ) -> impl Future<Output = Result<ReadDone>> {
+        let vfs = self.vfs();
+        vfs.read(&self.engine, target, range, self.shares_looks)
     }
 
     /// What a step from a directory leads to, for an operation of a COMPOUND.

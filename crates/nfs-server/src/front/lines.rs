@@ -165,8 +165,7 @@ impl Lines {
     }
 
     async fn read(&self, file: &Target) -> Result<String> {
-        let before = self.vfs.attributes(file).await?;
-        let read = self.vfs.read(&self.engine, file, before, (0, 4096));
+        let read = self.vfs.read(&self.engine, file, (0, 4096), false);
         let done = read.await?;
         let FileData::Copied(data) = &done.data else {
             unreachable!("so little is always copied");

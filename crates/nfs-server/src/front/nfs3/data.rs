@@ -13,7 +13,7 @@ use crate::front::context::committed_range;
 use crate::operate::calls;
 use crate::operate::counters::count_bytes;
 use crate::operate::trace::Event;
-use crate::vfs::{self, Error, Payload, ReadDone, Stability, Target};
+use crate::vfs::{Error, Payload, Stability};
 
 /// The arguments of a call that has data behind them and nothing behind that, as only a WRITE has it: so
 /// large that it is worth receiving to a place of its own. `total`: the record's length, where it is known.
@@ -62,7 +62,8 @@ async fn read_data(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Result<H
     // More than rtmax is answered with rtmax: a short read is the protocol's own way to say so.
     let count = args.count.min(cx.vfs().io_bytes_max) as usize;
     cx.meter(&target, count);
-    match read_range(cx, &target, (args.offset, count)).await {
+    let range = (args.offset, count);
+    match cx.vfs().read(&cx.engine, &target, range, true).await {
         Ok(done) => {
             let file_attributes = Some(fattr3(&done.attributes));
             // At most `io_bytes_max`, which has 32 bits.
@@ -89,12 +90,6 @@ async fn read_data(cx: &Context, args: &ReadArgs, out: &mut Vec<u8>) -> Result<H
             refused(fail(error, attributes), out)
         }
     }
-}
-
-async fn read_range(cx: &Context, target: &Target, range: (u64, usize)) -> vfs::Result<ReadDone> {
-    let vfs = cx.vfs();
-    let before = vfs.attributes_since_call(target).await?;
-    vfs.read(&cx.engine, target, before, range).await
 }
 
 pub(super) async fn write(

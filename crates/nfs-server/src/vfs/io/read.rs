@@ -13,7 +13,7 @@ use nfs_io::{Buf, BufferPool, Errno, FileData, Keep, Mode, Pages, Share};
 use rustix::param::page_size;
 
 use super::super::staging::Why;
-use super::super::{Access, Attributes, Error, Result};
+use super::super::{Access, Error, Result};
 use super::decide::{Failure, IoCall, len_of};
 use super::spliced::{Spliced, range_to_splice};
 use super::transfer::Transfer;
@@ -26,8 +26,9 @@ use crate::vfs::reads::Shape;
 use crate::vfs::{Target, Vfs};
 
 impl Vfs {
-    /// Reads up to `count` bytes at `offset`. `before` are the file's attributes from no sooner than the call came, and from
-    /// before the data is read: whoever is told both never takes old data for that of a file which has changed since.
+    /// Reads up to `count` bytes at `offset`. The attributes that are told are from before the data is read: whoever is told
+    /// both never takes old data for that of a file which has changed since. Where the call has changed nothing
+    /// (`shares_looks`) they are those of [`Vfs::attributes_since_call`].
     ///
     /// # Errors
     /// [`Error::Invalid`] for what is no regular file, else the kernel's.
@@ -35,11 +36,15 @@ impl Vfs {
         self: &Arc<Self>,
         engine: &Engine,
         target: &Target,
-        mut before: Attributes,
         (offset, count): (u64, usize),
+        shares_looks: bool,
     ) -> Result<ReadDone> {
         let object = &target.object;
         must_be_regular(object)?;
+        let mut before = match shares_looks {
+            true => self.attributes_since_call(target).await?,
+            false => self.attributes(target).await?,
+        };
         self.check_io(target, Access::READ, before.stat).await?;
         if self.stages.of(object.inode()).is_some() {
             let range = offset..offset.saturating_add(count as u64);
