@@ -119,7 +119,7 @@ fn runs(measured: &Measured, out: &mut String) {
          | run | command |\n|---|---|\n",
     );
     if measured.calls.is_some() {
-        out.push_str("| calls | `cargo xtask bench baseline --quick --server penstock-uring --server penstock-polling --server ganesha --server responder --server responder-polling` |\n");
+        out.push_str("| calls | `cargo xtask bench baseline --quick --server penstock-uring --server penstock-polling --server ganesha --server responder --server responder-polling --server plain` |\n");
     }
     for work in data::WORKS.iter().filter(|_| measured.data.is_some()) {
         let words = data::words(*work, measured.rounds).join(" ");
