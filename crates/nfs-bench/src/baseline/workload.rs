@@ -6,9 +6,9 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use nfs_wire::nfs3::{
-    self, ACCESS3_EXTEND, ACCESS3_MODIFY, ACCESS3_READ, AccessArgs, CreateArgs, CreateHow,
-    CreateOk, DirOpArgs, FileHandle, Filename, GetattrArgs, LookupArgs, LookupOk, PostOpAttr,
-    Procedure, ReadArgs, RemoveArgs, StableHow, WccData, WriteArgs, WriteOk,
+    self, ACCESS3_EXTEND, ACCESS3_MODIFY, ACCESS3_READ, AccessArgs, CommitArgs, CommitOk,
+    CreateArgs, CreateHow, CreateOk, DirOpArgs, FileHandle, Filename, GetattrArgs, LookupArgs,
+    LookupOk, PostOpAttr, Procedure, ReadArgs, RemoveArgs, StableHow, WccData, WriteArgs, WriteOk,
 };
 use nfs_wire::nfs4::ops::{
     AccessArgs as AccessArgs4, CloseArgs, GetattrArgs as GetattrArgs4, LookupArgs as LookupArgs4,
@@ -468,11 +468,18 @@ fn make_file(
             file,
             offset: block * u64::from(count),
             count,
-            stable: StableHow::FileSync,
+            stable: StableHow::Unstable,
             data,
         };
         ask::<WriteOk, WccData>(stream, Procedure::Write, &write)?;
     }
+    // Nothing of it is left to be written while something is measured.
+    let commit = CommitArgs {
+        file,
+        offset: 0,
+        count: 0,
+    };
+    ask::<CommitOk, WccData>(stream, Procedure::Commit, &commit)?;
     Ok(file)
 }
 
