@@ -7,7 +7,7 @@
 //! directories. It remembers nothing: what was written is gone.
 //!
 //! Given [`Files`], it is the plain program that a server is held against: names, READs and WRITEs are those of a
-//! directory then, and each call is done, and answered, before the next is looked at.
+//! directory then, and each call is done, by one system call, before the next is looked at.
 
 use std::io::{self, IoSlice, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -32,8 +32,7 @@ pub const EXPORT: &str = "/export";
 const DATA_BYTES: usize = 1 << 20;
 /// Bytes that the responder reads ahead from the socket: a dozen calls, and no more of a WRITE's data than is soon copied.
 const AHEAD_BYTES: usize = 2048;
-/// From so many bytes of data on, replies of the responder that touches no file leave without waiting for those to the calls
-/// behind them.
+/// From so many bytes of data on, replies leave without waiting for those to the calls behind them.
 const SENT_AT_BYTES: usize = 64 << 10;
 /// What the data of one reply, read past the page cache, begins at a multiple of in memory.
 const ALIGNMENT: usize = 4096;
@@ -136,9 +135,9 @@ fn answer(
         input: Input::new(stream.try_clone()?, AHEAD_BYTES).polling(answers.busy_poll),
         payload: memory(DATA_BYTES)?,
         answers,
-        files: files.clone(),
+        files,
     };
-    let mut out = Out::new(stream, if files.is_some() { 1 } else { SENT_AT_BYTES })?;
+    let mut out = Out::new(stream)?;
     if answers.delay.is_zero() {
         let mut head = Vec::new();
         loop {
@@ -199,12 +198,10 @@ struct Out {
     data: Buf,
     /// Bytes of `data` that belong to these replies.
     filled: usize,
-    /// From so many on they have to be sent.
-    sent_at: usize,
 }
 
 impl Out {
-    fn new(stream: TcpStream, sent_at: usize) -> io::Result<Self> {
+    fn new(stream: TcpStream) -> io::Result<Self> {
         let mut data = memory(DATA_BYTES + SENT_AT_BYTES)?;
         data.fill(0x5a);
         Ok(Self {
@@ -213,7 +210,6 @@ impl Out {
             pieces: Vec::new(),
             data,
             filled: 0,
-            sent_at,
         })
     }
 
@@ -224,7 +220,7 @@ impl Out {
 
     /// Whether the replies have to be sent before the next is made.
     fn is_full(&self) -> bool {
-        self.filled >= self.sent_at || self.pieces.len() >= RESPONDER_PIECES_MAX
+        self.filled >= SENT_AT_BYTES || self.pieces.len() >= RESPONDER_PIECES_MAX
     }
 
     /// Takes a reply whose head has room for the record mark in front, and `len` bytes of data where [`Self::room`] said;

@@ -20,8 +20,8 @@ pub(super) fn markdown(measured: &Measured, file_system: &str) -> String {
          ({} of those by who has less to do as well), {} could not be held against anything here. Every figure is the median of measurements that were taken in turn. \
          The limit is what the same load comes to against a responder that touches no file, against a plain program, \
          straight on the file system, in the better case of our own, or with the program that is named, as the line says. \
-         The plain program is a server of one thread that does what a call asks by one system call, answers it, and takes \
-         the next: it asks nobody for permission and tells no attributes. Figures of another machine say nothing about this one.\n\n",
+         The plain program is a server of one thread that does what a call asks by one system call, and sends the \
+         replies to calls that came together together: it asks nobody for permission and tells no attributes. Figures of another machine say nothing about this one.\n\n",
         count(Some(true)),
         measured.lines.len(),
         count(Some(false)),
