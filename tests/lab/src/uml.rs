@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::netns::Wire;
-use crate::{Heard, Lab, Lines, Netns, Running, copy_program, output_within};
+use crate::{Heard, Lab, Lines, Netns, Running, copy_program, output, output_within};
 
 /// The program that is a kernel (Debian: user-mode-linux).
 pub const PROGRAM: &str = "linux.uml";
@@ -202,8 +202,11 @@ impl Guest<'_> {
         let is_over = ended || (last == END && is_down);
         ensure!(
             is_over,
-            "the guest still ran after {:?}, or {HALT_WITHIN:?} after its script; its last word: {last:?}",
-            self.within
+            "the guest still ran after {:?}, or {HALT_WITHIN:?} after its script; its last word: {last:?}; on its \
+             console: {:?}; sockets at the server's end: {}",
+            self.within,
+            said.lines().next_back().unwrap_or_default(),
+            sockets(self.netns).unwrap_or_else(|error| format!("unknown: {error:#}"))
         );
         if last != END {
             bail!("the guest ended early; its last word: {last:?}");
@@ -263,6 +266,18 @@ impl Guest<'_> {
              stop\n"
         ))
     }
+}
+
+/// The TCP sockets inside the namespace, with what waits in each: whether a guest that hangs has a connection, and who
+/// owes whom an answer.
+fn sockets(netns: &Netns) -> Result<String> {
+    let said = output(netns.command("ss").args(["-t", "-a", "-n", "-o"]))?;
+    let said = String::from_utf8_lossy(&said);
+    let lines = said.lines().map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words.join(" ")
+    });
+    Ok(lines.collect::<Vec<_>>().join(" | "))
 }
 
 /// What guests said on their consoles in this directory so far.
