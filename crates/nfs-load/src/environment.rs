@@ -7,6 +7,7 @@ use nfs_io::mounts;
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::MemoryGroup;
+use crate::cores::Apart;
 
 /// The machine of a run. What cannot be found out is `None`, or empty.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,6 +39,9 @@ pub struct Environment {
     pub file_system: Option<FileSystem>,
     /// Share of the cores (0 to 1) that was in use before the run began: other work on the machine.
     pub busy_before: Option<f64>,
+    /// How far apart the cores were during the run, where that was looked at.
+    #[serde(default)]
+    pub cores_apart: Option<Apart>,
 }
 
 /// A mounted file system.
@@ -82,6 +86,7 @@ impl Environment {
             congestion_control: congestion_control(),
             file_system: directory.and_then(file_system),
             busy_before: busy(),
+            cores_apart: None,
         }
     }
 
@@ -165,6 +170,8 @@ impl Environment {
                 format!("{:.0} % of the cores", share * 100.0),
             )
         }));
+        let apart = self.cores_apart.as_ref();
+        rows.extend(apart.map(|apart| row("Between two cores", apart.words())));
         rows
     }
 }

@@ -3,6 +3,7 @@
 
 pub mod cgroup;
 pub mod compare;
+pub mod cores;
 pub mod environment;
 pub mod error;
 pub mod ganesha;

@@ -1,7 +1,9 @@
 //! A run: everybody is started, everything is measured in turn, and a report is made of it.
 //!
 //! The targets take turns at each step, and the steps are gone through as often as there are repetitions (A B A B), so
-//! that what changes on the machine meanwhile changes for all of them. The first time is thrown away.
+//! that what changes on the machine meanwhile changes for all of them. The first time is thrown away. Where measurements
+//! were taken while the machine's cores were far apart ([`cores`](crate::cores)), there are further times, at most as many
+//! again, and those are used last.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,6 +14,7 @@ use nfs_io::{BusyPoll, usage};
 use rustix::fs::Advice;
 
 use crate::cgroup;
+use crate::cores::Cores;
 use crate::environment::{Environment, FileSystem};
 use crate::error::LoadError;
 use crate::idle::Idle;
@@ -99,6 +102,7 @@ pub fn run(plan: &Plan, stop: &Stop, tell: &mut dyn FnMut(Event<'_>)) -> Result<
     let started = Instant::now();
     plan.check()?;
     let steps = plan.workload.steps(&plan.settings)?;
+    let mut cores = Cores::choose();
     let is_here = plan.targets.iter().any(Target::is_here);
     let around = Around {
         noise: Noise::new(longest(plan)),
@@ -128,11 +132,10 @@ pub fn run(plan: &Plan, stop: &Stop, tell: &mut dyn FnMut(Event<'_>)) -> Result<
         standing.push(one);
     }
     let (idle, mut lacking) = idle_memory(plan.settings.idle, &standing, tell);
-    let mut measured = Measured::new(&steps, &standing, plan.repetitions + 1);
-    for round in 0..=plan.repetitions {
-        measured.round(round, &around, tell)?;
-    }
-    let (rows, missing) = measured.rows()?;
+    let mut measured = Measured::new(&steps, &standing, plan.repetitions);
+    measured.all(&around, &mut cores, tell)?;
+    let (rows, missing) = measured.rows(&mut cores)?;
+    environment.cores_apart = cores.apart();
     lacking.extend(missing);
     lacking.extend(standing.iter_mut().filter_map(Standing::leave));
     tell(Event::Preparing("the generator's own ceiling"));
@@ -369,39 +372,99 @@ fn make_files(plan: &Plan, standing: &Standing, around: &Around) -> Result<(), L
 struct Measured<'a> {
     steps: &'a [Step],
     standing: &'a [Standing],
-    rounds: u32,
+    /// Measurements of each that are used.
+    repetitions: usize,
+    /// How often everything is measured, as far as is known.
+    rounds: usize,
     done: usize,
-    /// For each step and target its samples, and those of what goes on beside it; or why there are none.
-    cells: Vec<Result<Cell, LoadError>>,
+    /// For each step and target its measurements; or why there are none.
+    cells: Vec<Result<Vec<Taken>, LoadError>>,
 }
 
+/// One measurement.
+struct Taken {
+    done: load::Done,
+    /// The machine's cores were near each other.
+    is_near: bool,
+}
+
+/// The measurements of a step and target that are used.
 #[derive(Debug, Default)]
 struct Cell {
     own: Vec<Sample>,
+    /// Of what goes on beside it.
     beside: Vec<Sample>,
     /// How each measurement of `own` went, where that is watched.
     series: Vec<Series>,
 }
 
+impl Cell {
+    /// So many of the measurements, as far as there are: those that were taken while the cores were near first.
+    fn of(taken: Vec<Taken>, repetitions: usize, cores: &mut Cores) -> Self {
+        let (mut used, far): (Vec<_>, Vec<_>) = taken.into_iter().partition(|one| one.is_near);
+        used.truncate(repetitions);
+        let far_used = far.len().min(repetitions - used.len());
+        cores.note(far.len() - far_used, far_used);
+        used.extend(far.into_iter().take(far_used));
+        let mut cell = Self::default();
+        for Taken { done, .. } in used {
+            cell.own.push(done.own);
+            cell.beside.extend(done.beside);
+            cell.series.extend(done.series);
+        }
+        cell
+    }
+}
+
 impl<'a> Measured<'a> {
-    fn new(steps: &'a [Step], standing: &'a [Standing], rounds: u32) -> Self {
+    fn new(steps: &'a [Step], standing: &'a [Standing], repetitions: u32) -> Self {
         let cells = steps.len() * standing.len();
+        let repetitions = usize::try_from(repetitions).unwrap_or(usize::MAX);
         Self {
             steps,
             standing,
-            rounds,
+            repetitions,
+            rounds: repetitions.saturating_add(1),
             done: 0,
-            cells: (0..cells).map(|_| Ok(Cell::default())).collect(),
+            cells: (0..cells).map(|_| Ok(Vec::new())).collect(),
         }
+    }
+
+    /// Goes through all steps as often as there are repetitions, and once before. Further times follow while something
+    /// lacks a measurement that was taken while the cores were near, at most as many again.
+    fn all(
+        &mut self,
+        around: &Around,
+        cores: &mut Cores,
+        tell: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), LoadError> {
+        let (planned, most) = (self.rounds, self.rounds + self.repetitions);
+        for round in 0..most {
+            if round >= planned {
+                if !self.lacks() {
+                    break;
+                }
+                self.rounds += 1;
+            }
+            self.round(round, around, cores, tell)?;
+        }
+        Ok(())
+    }
+
+    fn lacks(&self) -> bool {
+        let near = |taken: &[Taken]| taken.iter().filter(|one| one.is_near).count();
+        let mut measured = self.cells.iter().flatten();
+        measured.any(|taken| near(taken) < self.repetitions)
     }
 
     fn round(
         &mut self,
-        round: u32,
+        round: usize,
         around: &Around,
+        cores: &mut Cores,
         tell: &mut dyn FnMut(Event<'_>),
     ) -> Result<(), LoadError> {
-        let all = self.cells.len() * usize::try_from(self.rounds).unwrap_or(usize::MAX);
+        let all = self.cells.len() * self.rounds;
         let both = self
             .steps
             .iter()
@@ -415,12 +478,12 @@ impl<'a> Measured<'a> {
             });
             self.done += 1;
             let Ok(found) = cell else { continue };
+            cores.wait();
             match measure(step, target, around) {
-                Ok(done) if round > 0 => {
-                    found.own.push(done.own);
-                    found.beside.extend(done.beside);
-                    found.series.extend(done.series);
-                }
+                Ok(done) if round > 0 => found.push(Taken {
+                    done,
+                    is_near: cores.are_near(),
+                }),
                 Ok(_warm_up) => {}
                 Err(LoadError::Interrupted) => return Err(LoadError::Interrupted),
                 // Its first silence was told.
@@ -440,7 +503,7 @@ impl<'a> Measured<'a> {
     }
 
     /// The rows of the report, and what is missing in it.
-    fn rows(self) -> Result<(Vec<Row>, Vec<String>), LoadError> {
+    fn rows(self, cores: &mut Cores) -> Result<(Vec<Row>, Vec<String>), LoadError> {
         let (mut rows, mut besides, mut missing) = (Vec::new(), Vec::new(), Vec::new());
         let mut first = None;
         let both = self
@@ -449,7 +512,8 @@ impl<'a> Measured<'a> {
             .flat_map(|step| self.standing.iter().map(move |one| (step, one)));
         for ((step, target), cell) in both.zip(self.cells) {
             match cell {
-                Ok(cell) => {
+                Ok(taken) => {
+                    let cell = Cell::of(taken, self.repetitions, cores);
                     let row = Row::new(&step.name, &target.name, step.unit, cell.own);
                     rows.extend(row.map(|row| row.with_series(cell.series)));
                     if let Some((name, load)) = &step.beside {

@@ -3,6 +3,7 @@ use nfs_client::NfsUrl;
 use super::*;
 use crate::own::Own;
 use crate::place::Way;
+use crate::report::tests::sample;
 
 fn plan(workload: Workload, targets: Vec<Target>) -> Plan {
     Plan {
@@ -73,4 +74,40 @@ fn files_that_do_not_fit_are_not_begun() {
     let error = large.check().unwrap_err();
     assert!(matches!(error, LoadError::NoRoom { .. }), "{error}");
     assert!(error.to_string().contains("give --size or --directory"));
+}
+
+#[test]
+fn what_was_measured_while_the_cores_were_far_apart_is_used_where_nothing_else_is() {
+    let taken = |rates: &[(u64, bool)]| -> Vec<Taken> {
+        let one = |&(mib, is_near): &(u64, bool)| Taken {
+            done: load::Done {
+                own: sample(mib, 1.0),
+                beside: None,
+                series: None,
+            },
+            is_near,
+        };
+        rates.iter().map(one).collect()
+    };
+    let mut cores = Cores::choose();
+    let mut used = |rates: &[(u64, bool)]| {
+        let cell = Cell::of(taken(rates), 2, &mut cores);
+        let mib = cell.own.iter().map(|sample| sample.bytes >> 20);
+        mib.collect::<Vec<_>>()
+    };
+    assert_eq!(used(&[(1, true), (2, true)]), [1, 2]);
+    assert_eq!(used(&[(1, false), (2, true), (3, true), (4, true)]), [2, 3]);
+    assert_eq!(
+        used(&[(1, false), (2, false), (3, true), (4, false)]),
+        [3, 1]
+    );
+    assert_eq!(used(&[(1, false)]), [1]);
+    if let Some(apart) = cores.apart() {
+        assert_eq!((apart.left_out, apart.used), (1 + 2, 1 + 1));
+    }
+    let mut measured = Measured::new(&[], &[], 2);
+    measured.cells = vec![Ok(taken(&[(1, true), (2, true)])), Err(LoadError::Silent)];
+    assert!(!measured.lacks());
+    measured.cells.push(Ok(taken(&[(1, true), (2, false)])));
+    assert!(measured.lacks());
 }
