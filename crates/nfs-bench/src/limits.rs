@@ -29,3 +29,5 @@ pub const STORM_SECONDS_MAX: u64 = 24 * 3600;
 pub const FAILURE_REASONS_MAX: usize = 32;
 /// Idle connections that the list of bars asks for.
 pub const IDLE_CONNECTIONS_MAX: u64 = 10_000;
+/// How often a measurement is taken again that was taken while the machine's cores were far apart.
+pub const AGAIN_MAX: usize = 3;

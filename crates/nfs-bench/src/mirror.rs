@@ -158,7 +158,7 @@ pub fn run(options: &Options) -> Result<Report> {
         .ok()
     };
     Ok(Report {
-        machine,
+        machine: turns.on(machine),
         versions: ["rsync", "rclone"]
             .into_iter()
             .filter_map(version)

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
-use nfs_load::ganesha;
 use nfs_load::report::Report;
+use nfs_load::{cores, ganesha};
 
 use crate::servers;
 
@@ -61,7 +61,8 @@ impl Asked<'_> {
         let mut command = Command::new(servers::binary()?);
         command.arg("bench").args(self.words());
         command.arg("--directory").arg(self.directory);
-        let status = command.arg("--report").arg(out).status();
+        command.arg("--report").arg(out);
+        let status = cores::tell(&mut command).status();
         let status = status.context("penstock bench")?;
         if !status.success() {
             eprintln!("{}: penstock bench ended with {status}", self.workload);

@@ -1,15 +1,18 @@
 //! What the long comparisons share: the machine that they ran on, and the turns that everybody takes in several rounds.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use nfs_load::cores::{Apart, Cores};
 use serde::Serialize;
 
 use crate::stage::output;
-use crate::{counters, pin};
+use crate::{counters, limits, pin};
 
 /// Share of the machine (0 to 1) that others may use before the run warns that its figures are worth little.
 const BUSY_SHARE_TOLD: f64 = 0.1;
+/// A measurement that takes longer is not taken again.
+const AGAIN_WITHIN: Duration = Duration::from_secs(30);
 
 /// The machine, and what else was going on.
 #[derive(Debug, Serialize)]
@@ -24,6 +27,8 @@ pub struct Machine {
     pub cores: (usize, usize),
     /// Share of the cores that others used while nothing was measured yet: other work on the machine.
     pub busy_before: f64,
+    /// How far apart the cores were during the measurements; `None` where that was not looked at.
+    pub cores_apart: Option<Apart>,
 }
 
 impl Machine {
@@ -47,6 +52,7 @@ impl Machine {
             commit: commit(),
             cores: pin::cores(),
             busy_before,
+            cores_apart: None,
         })
     }
 
@@ -54,8 +60,12 @@ impl Machine {
     pub fn line(&self, load: &str) -> String {
         let (first, server) = self.cores;
         let (kernel, cpus, commit) = (&self.kernel, self.cpus, &self.commit);
+        let apart = self.cores_apart.as_ref();
+        let apart = apart.map_or_else(String::new, |apart| {
+            format!("; between two cores: {}", apart.words())
+        });
         format!(
-            "kernel {kernel}, {cpus} cores ({load} on {first}, server on {server}), commit {commit}"
+            "kernel {kernel}, {cpus} cores ({load} on {first}, server on {server}), commit {commit}{apart}"
         )
     }
 
@@ -72,17 +82,19 @@ impl Machine {
 pub struct Turns {
     started: Instant,
     taken: usize,
+    cores: Cores,
     /// What could not be measured and why, one entry for each.
     pub missing: Vec<String>,
 }
 
 impl Turns {
-    /// Begins a run: its clock starts now.
+    /// Begins a run: its clock starts now. This has to be called before the process binds itself to one of the cores.
     #[expect(clippy::new_without_default, reason = "it starts a clock")]
     pub fn new() -> Self {
         Self {
             started: Instant::now(),
             taken: 0,
+            cores: Cores::choose(),
             missing: Vec::new(),
         }
     }
@@ -90,6 +102,14 @@ impl Turns {
     /// Seconds since the run began.
     pub fn seconds(&self) -> f64 {
         self.started.elapsed().as_secs_f64()
+    }
+
+    /// The machine, with how far apart its cores were so far.
+    pub fn on(&self, machine: Machine) -> Machine {
+        Machine {
+            cores_apart: self.cores.apart(),
+            ..machine
+        }
     }
 
     /// Number of turns so far, those of rows that were left out included.
@@ -105,18 +125,35 @@ impl Turns {
 
     /// Takes one measurement: `measure` gets the turn's number, and `say` gives what is printed of its
     /// figures. What fails is noted under `label` and left out of later rounds, so that one contender's
-    /// trouble costs only its row.
+    /// trouble costs only its row. What was measured while the machine's cores were far apart
+    /// ([`nfs_load::cores`]) is measured again, a few times.
     pub fn take<F>(
         &mut self,
         label: &str,
-        measure: impl FnOnce(usize) -> Result<F>,
+        mut measure: impl FnMut(usize) -> Result<F>,
         say: impl FnOnce(&F) -> String,
     ) -> Option<F> {
         self.taken += 1;
         if self.missing.iter().any(|entry| entry.starts_with(label)) {
             return None;
         }
-        match measure(self.taken) {
+        let mut again = 0;
+        let measured = loop {
+            self.cores.wait();
+            let begun = Instant::now();
+            let measured = measure(self.taken);
+            if measured.is_err() || self.cores.are_near() {
+                break measured;
+            }
+            if again == limits::AGAIN_MAX || begun.elapsed() > AGAIN_WITHIN {
+                self.cores.note(0, 1);
+                break measured;
+            }
+            again += 1;
+            self.taken += 1;
+        };
+        self.cores.note(again, 0);
+        match measured {
             Ok(figures) => {
                 eprintln!("  {label:<64} {}", say(&figures));
                 Some(figures)
@@ -148,7 +185,7 @@ mod tests {
     #[test]
     fn what_failed_once_takes_no_further_turns() {
         let mut turns = Turns::new();
-        let mut asked = Vec::new();
+        let (mut asked, mut failed) = (Vec::new(), 0);
         for _ in 0..2 {
             let good = turns.take(
                 "good",
@@ -159,10 +196,16 @@ mod tests {
                 |_| String::new(),
             );
             assert_eq!(good, asked.last().copied());
-            let bad = turns.take("bad", |turn| bail!("turn {turn}"), |(): &()| String::new());
+            let fail = |turn| {
+                failed += 1;
+                bail!("turn {turn}")
+            };
+            let bad = turns.take("bad", fail, |(): &()| String::new());
             assert_eq!(bad, None);
         }
-        assert_eq!(asked, [1, 3]);
-        assert_eq!(turns.missing, ["bad: turn 2"]);
+        // Each has a number of its own, also where one is taken again.
+        assert!(asked.len() >= 2 && asked.is_sorted_by(|one, next| one < next));
+        assert_eq!((failed, turns.missing.len()), (1, 1));
+        assert!(turns.missing[0].starts_with("bad: turn "));
     }
 }

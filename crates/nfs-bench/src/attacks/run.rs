@@ -86,7 +86,7 @@ pub fn run(options: &Options) -> Result<Report> {
     }
     Ok(Report {
         header: Header {
-            machine,
+            machine: turns.on(machine),
             file_system: stage.file_system,
             ganesha: output("dpkg-query", &["-W", "-f=${Version}", "nfs-ganesha"]).ok(),
             seconds: options.seconds,

@@ -120,7 +120,7 @@ pub fn run(options: &Options) -> Result<Report> {
     }
     Ok(Report {
         header: Header {
-            machine,
+            machine: turns.on(machine),
             file_system: stage.file_system,
             seconds: options.seconds,
             connections: options.connections,

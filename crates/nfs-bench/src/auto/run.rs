@@ -180,7 +180,7 @@ pub fn run(options: &Options) -> Result<Report> {
     }
     let described = volumes.iter();
     let header = Header {
-        machine,
+        machine: turns.on(machine),
         volumes: described
             .map(|volume| (volume.name, volume.description.clone()))
             .collect(),

@@ -177,6 +177,7 @@ mod tests {
                     commit: String::new(),
                     cores: (0, 1),
                     busy_before: 0.0,
+                    cores_apart: None,
                 },
                 volumes: vec![("fast", String::new())],
                 file_bytes: 1 << 30,

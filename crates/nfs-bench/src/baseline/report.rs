@@ -222,6 +222,7 @@ mod tests {
                     commit: String::new(),
                     cores: (0, 1),
                     busy_before: 0.0,
+                    cores_apart: None,
                 },
                 file_system: String::new(),
                 ganesha: None,

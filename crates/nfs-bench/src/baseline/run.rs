@@ -195,7 +195,7 @@ pub fn run(options: &Options) -> Result<Report> {
     let both = rest.into_iter().zip(load);
     let memory = both.map(|((kind, rest), (_, load))| (kind, rest, load));
     let header = Header {
-        machine,
+        machine: turns.on(machine),
         file_system: stage.file_system,
         ganesha: output("dpkg-query", &["-W", "-f=${Version}", "nfs-ganesha"]).ok(),
         seconds: options.seconds,

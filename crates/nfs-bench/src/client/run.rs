@@ -114,7 +114,7 @@ pub fn run(options: &Options) -> Result<Report> {
         }
     }
     let header = Header {
-        machine,
+        machine: turns.on(machine),
         versions: versions(),
         file_bytes: options.sizes.whole,
         files: options.files,

@@ -51,6 +51,7 @@ pub(crate) fn report(rows: Vec<Row>) -> Report {
                 commit: String::new(),
                 cores: (0, 1),
                 busy_before: 0.0,
+                cores_apart: None,
             },
             volumes: vec![("fast", String::new())],
             versions: Vec::new(),

@@ -182,7 +182,7 @@ pub fn run(options: &Options) -> Result<Report> {
         _ => Vec::new(),
     };
     let header = Header {
-        machine,
+        machine: turns.on(machine),
         volumes: volumes
             .iter()
             .map(|volume| (volume.name, volume.description.clone()))

@@ -188,7 +188,7 @@ pub fn run(options: &Options) -> Result<Report> {
         }
     }
     let header = Header {
-        machine,
+        machine: turns.on(machine),
         volumes: volumes
             .iter()
             .map(|volume| (volume.name, volume.description.clone()))

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use nfs_lab::Engine;
+use nfs_load::cores::Apart;
 use nfs_load::spread::median;
 use serde::{Deserialize, Serialize};
 
@@ -28,9 +29,17 @@ const WHO: [&str; 4] = ["buffered", "direct", "ganesha", "responder"];
 /// What `nfs-bench modes` writes as JSON, as far as it is looked at.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Data {
+    #[serde(default)]
+    pub(super) header: Header,
     rows: Vec<Row>,
     /// What could not be measured, and why.
     pub(super) missing: Vec<String>,
+}
+
+/// Where it was measured.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Header {
+    pub(super) cores_apart: Option<Apart>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -80,6 +89,9 @@ pub(super) fn measure(directory: &Path, rounds: usize) -> Result<Data> {
         let mut words = words(work, rounds);
         words.push(format!("--directory={}", directory.display()));
         let report: Data = by_this_program(&words, &json)?;
+        let both = [&all.header, &report.header];
+        let both = both.into_iter().flat_map(|of| of.cores_apart.clone());
+        all.header.cores_apart = both.reduce(|all, one| all.and(&one));
         all.rows.extend(report.rows);
         let known = |text: &String| all.missing.contains(text);
         let new: Vec<_> = report

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use nfs_load::cores;
 use nfs_load::report::Report;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -202,7 +203,7 @@ impl Measured {
 fn by_this_program<T: DeserializeOwned>(words: &[String], json: &Path) -> Result<T> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(words).arg("--json").arg(json);
-    let status = anew(&mut command).status()?;
+    let status = cores::tell(anew(&mut command)).status()?;
     ensure!(status.success(), "{}: {status}", words.join(" "));
     let text = std::fs::read_to_string(json).with_context(|| json.display().to_string())?;
     Ok(serde_json::from_str(&text)?)

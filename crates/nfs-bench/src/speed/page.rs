@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use nfs_load::cores::Apart;
 use nfs_load::report::number;
 
 use super::list::On;
@@ -173,7 +174,7 @@ fn place(measured: &Measured, file_system: &str, out: &mut String) {
     let _ = write!(
         out,
         "\n## Where\n\nBegun {}, {:.0} s in all, commit {}, {}, {} cores, {}, TCP with {}, {}, {file_system}; the disk: {}. \
-         In use before the first run: {busy}.\n",
+         In use before the first run: {busy}. Between two cores: {}.\n",
         report.began,
         measured.seconds,
         report.commit.as_deref().unwrap_or("unknown"),
@@ -186,7 +187,22 @@ fn place(measured: &Measured, file_system: &str, out: &mut String) {
             false => machine.peers.join(", "),
         },
         disk.map_or("unknown", |place| place.kind.as_str()),
+        apart(measured).map_or("unknown".to_owned(), |apart| apart.words()),
     );
+}
+
+/// How far apart the cores were in all runs that tell.
+fn apart(measured: &Measured) -> Option<Apart> {
+    let calls = measured.calls.iter();
+    let calls = calls.filter_map(|calls| calls.header.machine.cores_apart.clone());
+    let data = measured.data.iter();
+    let data = data.filter_map(|data| data.header.cores_apart.clone());
+    let others = measured.in_order();
+    let others = others.filter_map(|(_, report)| report.environment.cores_apart.clone());
+    calls
+        .chain(data)
+        .chain(others)
+        .reduce(|all, one| all.and(&one))
 }
 
 #[cfg(test)]
