@@ -203,12 +203,13 @@ fn bench(root: &Path, arguments: &[String]) -> Result<ExitCode> {
     let mut build = Command::new(run::cargo());
     build
         .current_dir(root)
-        .args(["build", "--release", "-p", "penstock", "-p", "nfs-bench"])
+        .args(["build", "--profile", package::PROFILE])
+        .args(["-p", "penstock", "-p", "nfs-bench"])
         .env("PENSTOCK_COMMIT", commit(root));
-    if !run::streams("build penstock and nfs-bench, optimised", &mut build)? {
+    if !run::streams("build penstock and nfs-bench, as packaged", &mut build)? {
         return Ok(ExitCode::FAILURE);
     }
-    let target = cargo::target_directory(root)?.join("release");
+    let target = cargo::target_directory(root)?.join(package::PROFILE);
     let mut measure = Command::new(target.join("nfs-bench"));
     measure
         .current_dir(root)

@@ -24,6 +24,9 @@ use self::build::{Build, Program};
 use self::staging::Facts;
 use crate::python::Environment;
 
+/// The profile of what is packaged, and measured.
+pub(crate) const PROFILE: &str = "dist";
+
 /// What to package, and of what.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -33,7 +36,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "target/package")]
     output: PathBuf,
     /// The profile that the program is built with
-    #[arg(long, default_value = "dist")]
+    #[arg(long, default_value = PROFILE)]
     profile: String,
     /// Package this program instead of building one
     #[arg(long)]
