@@ -75,21 +75,18 @@ impl Cores {
         if told.is_none() && known == u64::MAX && cores.pair.is_some() {
             for _ in 0..FIRST_LOOKS {
                 cores.look();
+                // SLEEP: the host may move the cores between two looks.
                 std::thread::sleep(LOOK_EVERY);
             }
         }
         cores
     }
 
-    /// Waits until the cores are near, for a while.
-    pub fn wait(&mut self) {
+    /// Waits until the cores are near, for a while, or until the run is over.
+    pub fn wait(&mut self, is_over: impl Fn() -> bool) {
         let patience = PATIENCE.min(PATIENCE_IN_ALL.saturating_sub(self.waited));
-        let begun = Instant::now();
-        while !self.are_near() && begun.elapsed() < patience {
-            // SLEEP: there is nothing to wait for that would tell.
-            std::thread::sleep(LOOK_EVERY);
-        }
-        self.waited += begun.elapsed();
+        let waited = wait(patience, || self.are_near() || is_over());
+        self.waited += waited;
     }
 
     /// Whether they are near now.
@@ -122,8 +119,20 @@ impl Cores {
     }
 }
 
-/// Tells a process that is going to be started how near the cores were at best.
+/// Waits until it is enough or patience is at its end; how long that took.
+fn wait(patience: Duration, mut is_enough: impl FnMut() -> bool) -> Duration {
+    let begun = Instant::now();
+    while !is_enough() && begun.elapsed() < patience {
+        // SLEEP: there is nothing to wait for that would tell.
+        std::thread::sleep(LOOK_EVERY);
+    }
+    begun.elapsed()
+}
+
+/// Tells a process that is going to be started how near the cores were at best, which is looked at first where this
+/// process has not seen it.
 pub fn tell(command: &mut Command) -> &mut Command {
+    let _looked = Cores::choose();
     match NEAREST_NS.load(Ordering::Relaxed) {
         u64::MAX => command,
         known => command.env(NEAREST, known.to_string()),
@@ -146,7 +155,7 @@ impl Apart {
         )
     }
 
-    /// Both runs together.
+    /// How far apart the cores were in this run and the other one together.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         Self {
@@ -174,7 +183,7 @@ fn first_two() -> Option<[usize; 2]> {
 fn round_trip(pair: [usize; 2]) -> Option<u64> {
     let line = Line(AtomicU32::new(0));
     let is_over = AtomicBool::new(false);
-    // To look at the clock takes as long as the way itself.
+    // Looks at no clock, which would take about as long as the way itself: `is_over` ends it.
     let until = |value: u32| {
         while line.0.load(Ordering::Acquire) != value {
             if is_over.load(Ordering::Relaxed) {
@@ -249,6 +258,18 @@ mod tests {
             apart.nearest_ns > 0 && apart.nearest_ns < u64::MAX,
             "{apart:?}"
         );
+    }
+
+    #[test]
+    fn nobody_waits_once_it_is_enough_or_without_patience() {
+        let mut asked = 0;
+        let hour = Duration::from_secs(3600);
+        let waited = wait(hour, || {
+            asked += 1;
+            asked == 2
+        });
+        assert!(waited >= LOOK_EVERY && asked == 2);
+        wait(Duration::ZERO, || false);
     }
 
     #[test]

@@ -381,7 +381,7 @@ struct Measured<'a> {
     cells: Vec<Result<Vec<Taken>, LoadError>>,
 }
 
-/// One measurement.
+/// A measurement of a step and target, and where the cores were.
 struct Taken {
     done: load::Done,
     /// The machine's cores were near each other.
@@ -478,7 +478,7 @@ impl<'a> Measured<'a> {
             });
             self.done += 1;
             let Ok(found) = cell else { continue };
-            cores.wait();
+            cores.wait(|| around.stop.is_set());
             match measure(step, target, around) {
                 Ok(done) if round > 0 => found.push(Taken {
                     done,

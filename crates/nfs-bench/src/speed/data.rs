@@ -36,7 +36,7 @@ pub(super) struct Data {
     pub(super) missing: Vec<String>,
 }
 
-/// Where it was measured.
+/// What a report of `nfs-bench modes` tells of the machine, as far as it is looked at.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Header {
     pub(super) cores_apart: Option<Apart>,
