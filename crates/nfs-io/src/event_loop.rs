@@ -23,6 +23,7 @@ use crate::limits::{
     BUSY_POLL_CROWDED_FRACTION, BUSY_POLL_REST_MILLISECONDS_MAX, BUSY_POLL_REST_MILLISECONDS_MIN,
     BUSY_POLL_SPAN_MICROSECONDS, BUSY_POLL_WORK_FRACTION,
 };
+use crate::rests::Rests;
 
 /// How an event loop spends its time, for other threads to see.
 #[derive(Debug, Default)]
@@ -217,22 +218,20 @@ struct Judge {
     /// Processor time of the thread when it began.
     used: Duration,
     pays: bool,
-    /// No sooner does it pay again.
-    rests_until: Instant,
-    /// How long it rested last, behind a span in which others wanted the processor.
-    rest: Duration,
+    /// It does not pay in these, behind spans in which others wanted the processor.
+    rests: Rests,
 }
 
 impl Judge {
-    const fn new(now: Instant) -> Self {
+    fn new(now: Instant) -> Self {
+        let rests = BUSY_POLL_REST_MILLISECONDS_MIN..=BUSY_POLL_REST_MILLISECONDS_MAX;
         Self {
             since: now,
             worked: Duration::ZERO,
             slept: Duration::ZERO,
             used: Duration::ZERO,
             pays: false,
-            rests_until: now,
-            rest: Duration::ZERO,
+            rests: Rests::new(now, rests),
         }
     }
 
@@ -250,11 +249,11 @@ impl Judge {
             let awake = span.saturating_sub(self.slept);
             let lost = awake.saturating_sub(used.saturating_sub(self.used));
             if lost * BUSY_POLL_CROWDED_FRACTION > span {
-                self.take_rest(ended);
+                self.rests.begin(ended);
             }
             self.used = used;
             let is_at_work = self.worked * BUSY_POLL_WORK_FRACTION >= span;
-            self.pays = is_at_work && ended >= self.rests_until;
+            self.pays = is_at_work && self.rests.are_over(ended);
             (self.since, self.worked, self.slept) = (ended, Duration::ZERO, Duration::ZERO);
         }
         self.pays
@@ -263,20 +262,6 @@ impl Judge {
     /// Notes how long it slept.
     fn slept(&mut self, time: Duration) {
         self.slept += time;
-    }
-
-    /// Has it not pay for a while: for twice as long as the last time if that is not long ago, and if it is not over, for
-    /// as long again.
-    fn take_rest(&mut self, now: Instant) {
-        let least = Duration::from_millis(BUSY_POLL_REST_MILLISECONDS_MIN);
-        let most = Duration::from_millis(BUSY_POLL_REST_MILLISECONDS_MAX);
-        if now >= self.rests_until {
-            self.rest = match now.duration_since(self.rests_until) <= self.rest {
-                true => (self.rest * 2).clamp(least, most),
-                false => least,
-            };
-        }
-        self.rests_until = now + self.rest;
     }
 }
 

@@ -99,6 +99,8 @@ pub mod promptness;
 #[cfg(feature = "serve")]
 pub mod read_waits;
 #[cfg(feature = "serve")]
+mod rests;
+#[cfg(feature = "serve")]
 pub mod shares;
 pub mod size;
 #[cfg(feature = "serve")]

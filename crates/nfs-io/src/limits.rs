@@ -92,6 +92,25 @@ pub const RING_LANE_QUEUED_MAX: usize = 4096;
 /// Client identities that a ring keeps registered; the one longest unused gives way.
 pub const RING_PERSONALITIES_MAX: usize = 256;
 
+/// A write of so many bytes into the page cache is a large copy: where several are under way, each has a buffer that has
+/// left the processor's cache by the time it is copied from.
+pub const COPY_LARGE_BYTES_MIN: usize = 256 << 10;
+
+/// While so many bytes of a client are in large copies under way, the data of another one is not received: one WRITE of 1 MiB is
+/// copied while the next one is received, where they have a processor each.
+pub const COPIES_UNDER_WAY_BYTES_MAX: usize = 2 << 20;
+
+/// Longest time, in milliseconds, for which data is not received because of large copies under way. One takes some tenths
+/// of a millisecond, unless its processor does something else, or the writer is held back because the disk is behind.
+pub const COPIES_WAIT_MILLISECONDS_MAX: u64 = 10;
+
+/// For how many milliseconds nobody waits for large copies after such a wait in which none has ended; for twice as long as
+/// the last time if that was soon after somebody had begun to wait again.
+pub const COPIES_REST_MILLISECONDS_MIN: u64 = 10;
+
+/// Longest time, in milliseconds, for which nobody waits for large copies because none had ended.
+pub const COPIES_REST_MILLISECONDS_MAX: u64 = 1000;
+
 /// Dropping a ring waits this many seconds for what cannot be cancelled, then leaks its memory.
 pub const RING_DROP_SECONDS: u64 = 3;
 

@@ -119,6 +119,51 @@ fn a_wait_shows_while_it_lasts_and_when_it_is_over() {
 }
 
 #[test]
+fn data_waits_a_moment_for_large_copies_and_no_longer() {
+    const LEN: usize = 1 << 20;
+    let served = Served::with(|config| {
+        config.server.engine = EngineChoice::Threads;
+        config.exports[0].io.write = Mode::Buffered.into();
+    });
+    let scratch = tempfile::tempdir().unwrap();
+    let fifo = scratch.path().join("held");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into()).unwrap();
+    let put_off = || served.counter("data_put_off");
+    block_on(async {
+        let client = served.client().await;
+        let root = served.root(&client).await;
+        let held = create(&client, &root, b"held").await;
+        let free = create(&client, &root, b"free").await;
+        let data = || Bytes::from(vec![7; LEN]);
+        ok(client.write(&free, 0, StableHow::Unstable, data()).await);
+        assert_eq!(put_off(), 0, "nothing was being copied");
+        let path = served.path().join("held");
+        let rule = Rule::holding(Call::Write, fifo.clone())
+            .of_file(std::fs::File::open(&path).unwrap())
+            .inject();
+        let copy = async |at| ok(client.write(&held, at, StableHow::Unstable, data()).await);
+        let others = async {
+            let fifo = caught(&fifo).await;
+            until("two copies are held", || {
+                served.counter("calls_running") == 2
+            })
+            .await;
+            assert_eq!(put_off(), 0, "one may be received while another is copied");
+            // Neither the data nor what comes behind it waits for as long as those copies take.
+            let third = client.write(&free, 0, StableHow::Unstable, data());
+            let (third, looked) = tokio::join!(third, client.getattr(&free));
+            ok(third);
+            ok(looked);
+            assert_eq!(put_off(), 1);
+            // In this order: what comes to a pipe that nobody holds waits until the server gives it up.
+            drop(rule);
+            drop(fifo);
+        };
+        tokio::join!(copy(0), copy(LEN as u64), others);
+    });
+}
+
+#[test]
 fn who_waits_for_memory_tells_so() {
     const CALLS: usize = 24;
     let served = Served::with(|config| {

@@ -17,16 +17,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use self::copies::Copying;
 use self::counters::Counted;
 use crate::pool::JobFuture;
 use crate::{Creds, Errno, Op, OpResult, Pool, Queue, Result, identity};
 
 mod attributes;
+mod copies;
 mod counters;
 mod threads;
 pub(crate) mod uring;
 
 pub use attributes::sync_attributes;
+pub use copies::Copies;
 pub use counters::{EngineCounters, EngineFigures};
 pub use uring::UringLimits;
 
@@ -52,6 +55,7 @@ impl std::fmt::Display for EngineKind {
 #[derive(Clone)]
 pub struct Engine {
     inner: Inner,
+    copies: Option<Rc<Copies>>,
 }
 
 #[derive(Clone)]
@@ -81,6 +85,7 @@ impl Engine {
         let ring = uring::Uring::new(limits)?;
         Ok(Self {
             inner: Inner::Uring(Rc::new(ring)),
+            copies: None,
         })
     }
 
@@ -100,6 +105,16 @@ impl Engine {
                 counters,
                 _of_one_thread: PhantomData,
             }),
+            copies: None,
+        }
+    }
+
+    /// The same engine, of whose operations the large copies are noted in `copies`.
+    #[must_use]
+    pub fn noting(&self, copies: &Rc<Copies>) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            copies: Some(Rc::clone(copies)),
         }
     }
 
@@ -142,8 +157,12 @@ impl Engine {
                 state: State::Done(Some(op.failed(errno))),
             };
         }
+        let copying = self.copies.as_ref().and_then(|copies| copies.begin(&op));
         let state = match &self.inner {
-            Inner::Uring(ring) => State::Uring(ring.submit(op, creds, queue)),
+            Inner::Uring(ring) => State::Uring {
+                waiter: ring.submit(op, creds, queue),
+                _copying: copying,
+            },
             Inner::Threads(threads) => {
                 let counted = Counted::submitted(&threads.counters);
                 let submitted = threads.pool.submit_or(
@@ -166,6 +185,7 @@ impl Engine {
                         State::Threads {
                             job,
                             _awaited: Awaited(threads.awaited.clone()),
+                            _copying: copying,
                         }
                     }
                     Err(refused) => {
@@ -243,10 +263,14 @@ pub struct Completion {
 enum State {
     /// Known at once; taken by the first poll.
     Done(Option<OpResult>),
-    Uring(uring::Waiter),
+    Uring {
+        waiter: uring::Waiter,
+        _copying: Option<Copying>,
+    },
     Threads {
         job: JobFuture<OpResult>,
         _awaited: Awaited,
+        _copying: Option<Copying>,
     },
 }
 
@@ -260,7 +284,7 @@ impl Future for Completion {
                     .take()
                     .expect("a completion is polled to its end once"),
             ),
-            State::Uring(waiter) => waiter.poll(context),
+            State::Uring { waiter, .. } => waiter.poll(context),
             State::Threads { job, .. } => {
                 // The pool is going away: what was not started has not happened, and its buffer
                 // went with it.

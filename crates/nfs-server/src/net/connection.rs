@@ -425,6 +425,9 @@ impl Connection {
             receiver.received_into_nothing();
             return Ok(true);
         }
+        if self.has_to_put_off(wanted) {
+            return Ok(false);
+        }
         let pool = &service.receive_buffers;
         let Some(taken) = self.figures.share.try_take(wanted.bytes()) else {
             return Ok(false);
@@ -447,7 +450,18 @@ impl Connection {
         Ok(true)
     }
 
+    /// Enough of its client's data is being copied into the page cache: the data of another WRITE is received when there is
+    /// less of it.
+    fn has_to_put_off(&self, wanted: &Wanted) -> bool {
+        wanted.is_large() && self.turns.copies().are_in_the_way()
+    }
+
     async fn reserve(&self, receiver: &mut Receiver, wanted: Wanted) -> Result<(), End> {
+        if self.has_to_put_off(&wanted) {
+            count(&self.shard.service.counters.data_put_off);
+            // In a box, so that every connection is no larger for it.
+            Box::pin(self.turns.copies().wait()).await;
+        }
         let taken = self.figures.share.take(wanted.bytes()).await;
         let pool = &self.shard.service.receive_buffers;
         match wanted {
@@ -472,7 +486,7 @@ impl Connection {
         let (client, times) = (caller.call.client, Times::of(call.first_bytes, read.ticks));
         let context = Context {
             service: self.shard.service.clone(),
-            engine: self.shard.engine.clone(),
+            engine: self.shard.engine.noting(self.turns.copies()),
             compound_boxes: self.shard.compound_boxes.clone(),
             peer: Rc::clone(&self.from),
             turn: Default::default(),

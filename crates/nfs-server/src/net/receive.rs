@@ -14,6 +14,7 @@
 
 use std::time::Duration;
 
+use nfs_io::limits::COPY_LARGE_BYTES_MIN;
 use nfs_io::{Buf, BufferPool, Reservation};
 use nfs_wire::limits::{DATA_BYTES_MAX, WRITE_TAIL_BYTES_MAX};
 use nfs_wire::record::{self, MARK_BYTES, RecordCutter, RecordError, RecordLimits, Verdict};
@@ -69,6 +70,11 @@ impl Wanted {
         match *self {
             Self::Record(bytes) | Self::Data { len: bytes, .. } => bytes as u64,
         }
+    }
+
+    /// Whether it is for data that may wait until what came before it is copied ([`nfs_io::engine::Copies`]).
+    pub(crate) fn is_large(&self) -> bool {
+        matches!(*self, Self::Data { len, .. } if len >= COPY_LARGE_BYTES_MIN)
     }
 }
 

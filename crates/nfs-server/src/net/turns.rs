@@ -14,6 +14,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
+use nfs_io::engine::Copies;
 use nfs_io::turns::{Rule, Turns, Verdict};
 use nfs_io::{ClientKey, Sharer};
 use tokio::sync::Notify;
@@ -52,6 +53,7 @@ pub(super) struct ClientHere {
     turns: Rc<ShardTurns>,
     key: ClientKey,
     weight: Cell<u32>,
+    copies: Rc<Copies>,
     in_flight: Cell<usize>,
     /// What was used without a turn, and is counted with the next one.
     used: Cell<u64>,
@@ -105,6 +107,7 @@ impl ShardTurns {
                 turns: Rc::clone(self),
                 key,
                 weight: Cell::new(1),
+                copies: Rc::default(),
                 in_flight: Cell::new(0),
                 used: Cell::new(0),
                 used_in_turns: Cell::new(0),
@@ -217,6 +220,11 @@ impl ConnectionTurns {
             // Whatever it costs may be done in a turn of which nothing was used.
             left => cost > left && left < limits::TURN_COST_MAX,
         }
+    }
+
+    /// What of its client's data is being copied into the page cache.
+    pub(super) fn copies(&self) -> &Rc<Copies> {
+        &self.client.copies
     }
 
     /// Nobody else has a connection to this shard.

@@ -73,6 +73,8 @@ pub(crate) struct Counters {
     pub(crate) calls_running: AtomicU64,
     /// Turns that connections were given on the threads of their shards.
     pub(crate) turns_given: AtomicU64,
+    /// Large WRITEs of which the data was not received at once, because enough of its client was being copied into the page cache.
+    pub(crate) data_put_off: AtomicU64,
     /// Calls after which a client had to pause, for the rate that its rule says.
     pub(crate) paused: AtomicU64,
     /// Bytes of files sent in READ replies.
@@ -129,7 +131,7 @@ impl Counters {
     }
 
     /// Everything else by the name under which `ctl status` shows it, but for the connections that are open.
-    pub(crate) fn named(&self) -> [(&'static str, u64); 20] {
+    pub(crate) fn named(&self) -> [(&'static str, u64); 21] {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [
             ("connections_accepted", load(&self.connections_accepted)),
@@ -155,6 +157,7 @@ impl Counters {
             ("locks_refused", load(&self.locks_refused)),
             ("calls_running", load(&self.calls_running)),
             ("turns_given", load(&self.turns_given)),
+            ("data_put_off", load(&self.data_put_off)),
             ("rate_pauses", load(&self.paused)),
             ("read_bytes", load(&self.bytes_read)),
             ("written_bytes", load(&self.bytes_written)),

@@ -137,6 +137,10 @@ metrics! {
         "Calls that wait for something at the moment: a file system, memory." { "calls_running" }
     TURNS: Counter "penstock_turns_given_total" "" []
         "Turns that connections were given on the threads of their shards." { "turns_given" }
+    DATA_PUT_OFF: Counter "penstock_data_put_off_total" "" []
+        "Large WRITEs of which the data was not received at once, because enough of its client was being copied into the page cache." {
+        "data_put_off"
+    }
     RATE_PAUSES: Counter "penstock_rate_pauses_total" "" []
         "Calls after which a client had to pause for the rate that its rule says." { "rate_pauses" }
     REFUSALS: Counter "penstock_refusals_total" "" ["limit"]
