@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use nfs_load::cores::{Apart, Cores};
+use nfs_load::touch::touch;
 use serde::Serialize;
 
 use crate::stage::output;
@@ -83,6 +84,8 @@ pub struct Turns {
     started: Instant,
     taken: usize,
     cores: Cores,
+    /// Bytes of free memory that are touched before each measurement.
+    touched: u64,
     /// What could not be measured and why, one entry for each.
     pub missing: Vec<String>,
 }
@@ -95,7 +98,17 @@ impl Turns {
             started: Instant::now(),
             taken: 0,
             cores: Cores::choose(),
+            touched: 0,
             missing: Vec::new(),
+        }
+    }
+
+    /// The same run, where each measurement uses so many bytes of memory that was free before ([`nfs_load::touch`]).
+    #[must_use]
+    pub fn touching(self, bytes: u64) -> Self {
+        Self {
+            touched: bytes,
+            ..self
         }
     }
 
@@ -141,6 +154,9 @@ impl Turns {
         let measured = loop {
             // Who interrupts the run ends this process.
             self.cores.wait(|| false);
+            if self.touched > 0 {
+                touch(self.touched);
+            }
             let begun = Instant::now();
             let measured = measure(self.taken);
             if measured.is_err() || self.cores.are_near() {

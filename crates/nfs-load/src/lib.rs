@@ -29,6 +29,7 @@ mod serving;
 pub mod spread;
 pub mod table;
 pub mod target;
+pub mod touch;
 pub mod unpack;
 pub mod watch;
 pub mod workload;

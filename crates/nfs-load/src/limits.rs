@@ -39,6 +39,10 @@ pub const FILE_BYTES_MAX: u64 = 16 << 40;
 pub const NAMES_MAX: u64 = 10_000_000;
 /// Measurements of each figure; more only narrow its spread.
 pub const REPETITIONS_MAX: u32 = 99;
+/// Bytes of free memory that are written to before a measurement.
+pub const TOUCHED_BYTES_MAX: u64 = 2 << 30;
+/// No more is written to than one part in this many of what is free.
+pub const TOUCHED_FREE_FRACTION: u64 = 2;
 /// Seconds of one measurement.
 pub const SECONDS_MAX: f64 = 24.0 * 3600.0;
 /// Calls per second that are begun by the clock.

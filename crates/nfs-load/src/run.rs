@@ -27,6 +27,7 @@ use crate::report::{Ceiling, FORMAT, IdleMemory, Report, Row, answer};
 use crate::sample::Sample;
 use crate::series::Series;
 use crate::target::{Scratch, Setup, Standing, Target, at, responder};
+use crate::touch::touch;
 use crate::watch::Watch;
 use crate::workload::{After, Before, Settings, Step, Workload};
 
@@ -132,7 +133,9 @@ pub fn run(plan: &Plan, stop: &Stop, tell: &mut dyn FnMut(Event<'_>)) -> Result<
         standing.push(one);
     }
     let (idle, mut lacking) = idle_memory(plan.settings.idle, &standing, tell);
-    let mut measured = Measured::new(&steps, &standing, plan.repetitions);
+    // One target has its turn at a time.
+    let used = plan.workload.bytes_needed(&plan.settings, 1);
+    let mut measured = Measured::new(&steps, &standing, plan.repetitions, used);
     measured.all(&around, &mut cores, tell)?;
     let (rows, missing) = measured.rows(&mut cores)?;
     environment.cores_apart = cores.apart();
@@ -377,6 +380,8 @@ struct Measured<'a> {
     /// How often everything is measured, as far as is known.
     rounds: usize,
     done: usize,
+    /// Bytes of free memory that are touched before each measurement.
+    touched_bytes: u64,
     /// For each step and target its measurements; or why there are none.
     cells: Vec<Result<Vec<Taken>, LoadError>>,
 }
@@ -417,7 +422,12 @@ impl Cell {
 }
 
 impl<'a> Measured<'a> {
-    fn new(steps: &'a [Step], standing: &'a [Standing], repetitions: u32) -> Self {
+    fn new(
+        steps: &'a [Step],
+        standing: &'a [Standing],
+        repetitions: u32,
+        touched_bytes: u64,
+    ) -> Self {
         let cells = steps.len() * standing.len();
         let repetitions = usize::try_from(repetitions).unwrap_or(usize::MAX);
         Self {
@@ -426,6 +436,7 @@ impl<'a> Measured<'a> {
             repetitions,
             rounds: repetitions.saturating_add(1),
             done: 0,
+            touched_bytes,
             cells: (0..cells).map(|_| Ok(Vec::new())).collect(),
         }
     }
@@ -479,6 +490,7 @@ impl<'a> Measured<'a> {
             self.done += 1;
             let Ok(found) = cell else { continue };
             cores.wait(|| around.stop.is_set());
+            touch(self.touched_bytes);
             match measure(step, target, around) {
                 Ok(done) if round > 0 => found.push(Taken {
                     done,

@@ -82,7 +82,8 @@ pub struct Report {
 /// # Errors
 /// Not started by [`crate::supervise::run_inside`], too little memory, or our own server does not start.
 pub fn run(options: &Options) -> Result<Report> {
-    let mut turns = Turns::new();
+    // A copy of the largest file, and what of it is on its way.
+    let mut turns = Turns::new().touching(2 * options.sizes.whole);
     let machine = Machine::look()?;
     let cores = machine.cores;
     let setting = Setting::ours()?;

@@ -139,7 +139,7 @@ pub struct Report {
 /// Not started by [`crate::supervise::run_inside`], or the volumes cannot be made.
 pub fn run(options: &Options) -> Result<Report> {
     let setting = Setting::ours()?;
-    let mut turns = Turns::new();
+    let mut turns = Turns::new().touching(options.file_bytes);
     let machine = Machine::look()?;
     let cores = machine.cores;
     pin::pin_thread(cores.0)?;

@@ -105,7 +105,7 @@ fn what_was_measured_while_the_cores_were_far_apart_is_used_where_nothing_else_i
     if let Some(apart) = cores.apart() {
         assert_eq!((apart.left_out, apart.used), (1 + 2, 1 + 1));
     }
-    let mut measured = Measured::new(&[], &[], 2);
+    let mut measured = Measured::new(&[], &[], 2, 0);
     measured.cells = vec![Ok(taken(&[(1, true), (2, true)])), Err(LoadError::Silent)];
     assert!(!measured.lacks());
     measured.cells.push(Ok(taken(&[(1, true), (2, false)])));
