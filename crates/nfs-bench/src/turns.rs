@@ -103,7 +103,7 @@ impl Turns {
         }
     }
 
-    /// The same run, where each measurement uses so many bytes of memory that was free before ([`nfs_load::touch`]).
+    /// The same run, with so many bytes of free memory written to before each measurement ([`nfs_load::touch`]).
     #[must_use]
     pub fn touching(self, bytes: u64) -> Self {
         Self {
@@ -154,9 +154,7 @@ impl Turns {
         let measured = loop {
             // Who interrupts the run ends this process.
             self.cores.wait(|| false);
-            if self.touched > 0 {
-                touch(self.touched);
-            }
+            touch(self.touched, || false);
             let begun = Instant::now();
             let measured = measure(self.taken);
             if measured.is_err() || self.cores.are_near() {

@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-/// The rests from something.
+/// When something that did not pay is not tried again.
 #[derive(Debug)]
 pub(crate) struct Rests {
     /// When the last one ends.

@@ -43,6 +43,8 @@ pub const REPETITIONS_MAX: u32 = 99;
 pub const TOUCHED_BYTES_MAX: u64 = 2 << 30;
 /// No more is written to than one part in this many of what is free.
 pub const TOUCHED_FREE_FRACTION: u64 = 2;
+/// Bytes of it that are written to before it is looked whether the run is over: some hundredths of a second.
+pub const TOUCHED_PIECE_BYTES: usize = 32 << 20;
 /// Seconds of one measurement.
 pub const SECONDS_MAX: f64 = 24.0 * 3600.0;
 /// Calls per second that are begun by the clock.

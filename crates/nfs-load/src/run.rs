@@ -490,7 +490,7 @@ impl<'a> Measured<'a> {
             self.done += 1;
             let Ok(found) = cell else { continue };
             cores.wait(|| around.stop.is_set());
-            touch(self.touched_bytes);
+            touch(self.touched_bytes, || around.stop.is_set());
             match measure(step, target, around) {
                 Ok(done) if round > 0 => found.push(Taken {
                     done,

@@ -11,27 +11,33 @@ use std::hint::black_box;
 use nfs_io::memory::MemoryWatch;
 
 use crate::environment::kib_field;
-use crate::limits::{TOUCHED_BYTES_MAX, TOUCHED_FREE_FRACTION};
+use crate::limits::{TOUCHED_BYTES_MAX, TOUCHED_FREE_FRACTION, TOUCHED_PIECE_BYTES};
 
 /// Writes to `bytes` of free memory and frees them again, but to no more than [`TOUCHED_BYTES_MAX`] and than a part of what
-/// is free for this process: nothing is to be pushed out of memory for it. Takes a quarter to one second for
-/// each GiB.
-pub fn touch(bytes: u64) {
+/// is free for this process: nothing is to be pushed out of memory for it. Ends early once `is_over` says so. A GiB takes
+/// a quarter of a second to a second.
+pub fn touch(bytes: u64, is_over: impl Fn() -> bool) {
+    if bytes == 0 {
+        return;
+    }
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let free = kib_field(&meminfo, "MemFree:");
     let may_have = MemoryWatch::open().figures().page_cache_bytes_max;
-    let (Some(free), Some(may_have)) = (free, may_have) else {
-        return;
-    };
-    let Ok(bytes) = usize::try_from(bytes_to_touch(bytes, free.min(may_have))) else {
-        return;
-    };
+    // What the kernel does not tell is not used up.
+    let free = free.unwrap_or(0).min(may_have.unwrap_or(0));
+    let bytes = usize::try_from(bytes_to_touch(bytes, free)).unwrap_or(usize::MAX);
+    write_to(bytes, is_over);
+}
+
+/// Writes to so many bytes, or to fewer where it is over first. Returns how many.
+fn write_to(bytes: usize, is_over: impl Fn() -> bool) -> usize {
     let mut memory = Vec::<u8>::new();
-    // What the machine does not give need not be touched.
     if memory.try_reserve_exact(bytes).is_ok() {
-        memory.resize(bytes, 1);
-        black_box(&memory);
+        while memory.len() < bytes && !is_over() {
+            memory.resize(bytes.min(memory.len() + TOUCHED_PIECE_BYTES), 1);
+        }
     }
+    black_box(&memory).len()
 }
 
 fn bytes_to_touch(wanted: u64, free: u64) -> u64 {
@@ -42,6 +48,8 @@ fn bytes_to_touch(wanted: u64, free: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
@@ -50,6 +58,15 @@ mod tests {
         assert_eq!(mib(100, 8192), 100);
         assert_eq!(mib(4096, 8192), 2048);
         assert_eq!(mib(4096, 1000), 500);
-        touch(64 << 20);
+    }
+
+    #[test]
+    fn it_is_written_to_until_it_is_over() {
+        let wanted = 2 * TOUCHED_PIECE_BYTES;
+        assert_eq!(write_to(wanted, || false), wanted);
+        let looks = Cell::new(0);
+        let second = || looks.replace(looks.get() + 1) == 1;
+        assert_eq!(write_to(wanted, second), TOUCHED_PIECE_BYTES);
+        touch(u64::MAX, || true);
     }
 }

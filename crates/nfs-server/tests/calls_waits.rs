@@ -2,20 +2,23 @@
 
 mod support;
 
+use std::net::Ipv4Addr;
+
 use bytes::Bytes;
+use nfs_client::RawConnection;
 use nfs_io::faults::{Call, Rule};
 use nfs_server::exports::Versions;
 use nfs_server::exports::config::EngineChoice;
 use nfs_server::exports::policy::{IoPolicy, Mode, parse_rule};
 use nfs_server::limits;
 use nfs_server::operate::control::{CallTree, StepTree};
-use nfs_wire::nfs3::StableHow;
+use nfs_wire::nfs3::{Nfsstat3, Procedure, StableHow, WriteArgs};
 use nfs_wire::nfs4::ops::{OPEN4_SHARE_ACCESS_BOTH, Openflag4};
 use nfs_wire::nfs4::{ArgOp, Nfsstat4, ResOp};
 use support::called::Called;
 use support::trees::{check_times, follow, named, names, recorded, settle, told};
 use support::v4::open_args;
-use support::wire::until;
+use support::wire::{answer, connect_from, record, until};
 use support::{Served, block_on, create, ok};
 use tokio::task::JoinSet;
 
@@ -149,6 +152,23 @@ fn data_waits_a_moment_for_large_copies_and_no_longer() {
             })
             .await;
             assert_eq!(put_off(), 0, "one may be received while another is copied");
+            let args = WriteArgs {
+                file: free,
+                offset: 0,
+                count: LEN as u32,
+                stable: StableHow::Unstable,
+                data: &vec![7; LEN],
+            };
+            let own = Ipv4Addr::new(127, 0, 0, 2);
+            let stream = connect_from(own, served.addr).await.unwrap();
+            let mut another = RawConnection::from_stream(stream);
+            another
+                .send(&record(1, Procedure::Write, &args))
+                .await
+                .unwrap();
+            let reply = another.receive_record().await.unwrap().unwrap();
+            assert_eq!(answer(&reply), (1, Nfsstat3::Ok));
+            assert_eq!(put_off(), 0, "another client waits for its own copies only");
             // Neither the data nor what comes behind it waits for as long as those copies take.
             let third = client.write(&free, 0, StableHow::Unstable, data());
             let (third, looked) = tokio::join!(third, client.getattr(&free));

@@ -34,7 +34,7 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// None.
+    /// Nothing is being copied.
     #[must_use]
     pub fn new() -> Self {
         let rests = COPIES_REST_MILLISECONDS_MIN..=COPIES_REST_MILLISECONDS_MAX;
@@ -93,7 +93,7 @@ impl std::fmt::Debug for Copies {
     }
 }
 
-/// A large copy under way.
+/// One large copy, under way until this is dropped.
 pub(super) struct Copying {
     copies: Rc<Copies>,
     bytes: usize,

@@ -450,8 +450,7 @@ impl Connection {
         Ok(true)
     }
 
-    /// Enough of its client's data is being copied into the page cache: the data of another WRITE is received when there is
-    /// less of it.
+    /// Is this the data of a large WRITE, while enough of its client's is being copied into the page cache?
     fn has_to_put_off(&self, wanted: &Wanted) -> bool {
         wanted.is_large() && self.turns.copies().are_in_the_way()
     }
