@@ -10,7 +10,7 @@
 //! - [`confine`]: what the process gives up of itself.
 //! - [`peer`], [`accounts`]: who is at the other end of a connection, and what the user database says of them.
 //! - [`host_names`]: the addresses of hosts and netgroups by their names.
-//! - [`future_boxes`]: boxes for futures that are used again.
+//! - [`future_boxes`], [`tasks`]: boxes for futures, and tasks, that are used again.
 //! - [`op`], [`engine`], [`plan`], [`probe`]: reads, writes and flushes as values, executed by an
 //!   io_uring ring or by the thread pool with the same results.
 //! - [`pages`]: what the page cache has of a file, on its way to a socket without a copy.
@@ -108,6 +108,8 @@ pub mod socket;
 #[cfg(feature = "serve")]
 pub mod staging;
 #[cfg(feature = "serve")]
+pub mod tasks;
+#[cfg(feature = "serve")]
 pub mod turns;
 #[cfg(feature = "serve")]
 pub mod usage;
@@ -144,6 +146,8 @@ pub use read_waits::ReadWaits;
 pub use rustix::io::Errno;
 #[cfg(feature = "serve")]
 pub use shares::{Share, Shares};
+#[cfg(feature = "serve")]
+pub use tasks::Tasks;
 #[cfg(feature = "serve")]
 pub use turns::{ClientKey, Sharer};
 #[cfg(feature = "serve")]

@@ -155,6 +155,8 @@ pub const CALL_IN_PROGRESS_BYTES_MAX: usize = 4608;
 /// Boxes of that size that each shard keeps for calls to come, 144 KiB at most. A call that is over when it was looked at
 /// once needs one alone; as many as this may wait together.
 pub const CALL_BOXES_SPARE_PER_SHARD: usize = 32;
+/// Tasks that each shard keeps for calls to come that have to wait, some 20 KiB at most.
+pub const CALL_TASKS_SPARE_PER_SHARD: usize = 32;
 /// The same of a COMPOUND, besides.
 pub const COMPOUND_IN_PROGRESS_BYTES_MAX: usize = 6656;
 /// Boxes of that size that each shard keeps for COMPOUNDs to come, 104 KiB at most.

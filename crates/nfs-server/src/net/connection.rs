@@ -531,18 +531,12 @@ impl Connection {
 
     fn go_on(self: &Rc<Self>, call: Recorded<Answer>, runs_on: bool, places: usize) {
         let running = Running::new(self, places);
-        tokio::task::spawn_local(async move {
-            let (answer, record) = if runs_on {
-                call.await
-            } else {
-                tokio::select! {
-                    biased;
-                    answer = call => answer,
-                    () = running.0.gone.notified() => (Answer::Nothing, None),
-                }
-            };
-            running.end(answer, record);
-        });
+        let call = Unfinished {
+            call,
+            runs_on,
+            running,
+        };
+        self.shard.call_tasks.begin(call, Unfinished::finish);
     }
 
     fn has_room(&self) -> bool {
@@ -660,6 +654,34 @@ impl Running {
             Answer::Reply(reply) if !self.0.closed.get() => push(&self.0, reply, record),
             Answer::Reply(_) | Answer::Nothing | Answer::Close => end_without_reply(record),
         }
+    }
+}
+
+/// A call that had to wait for something.
+pub(super) struct Unfinished {
+    call: Recorded<Answer>,
+    /// Also when its connection has gone.
+    runs_on: bool,
+    running: Running,
+}
+
+impl Unfinished {
+    async fn finish(self) {
+        let Self {
+            call,
+            runs_on,
+            running,
+        } = self;
+        let (answer, record) = if runs_on {
+            call.await
+        } else {
+            tokio::select! {
+                biased;
+                answer = call => answer,
+                () = running.0.gone.notified() => (Answer::Nothing, None),
+            }
+        };
+        running.end(answer, record);
     }
 }
 

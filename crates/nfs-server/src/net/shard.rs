@@ -10,13 +10,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use nfs_io::engine::{Engine, EngineKind, UringLimits};
-use nfs_io::{BusyPoll, FutureBoxes, event_loop};
+use nfs_io::{BusyPoll, FutureBoxes, Tasks, event_loop};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::LocalSet;
 
 use super::clients::{Clients, Entered};
-use super::connection::{self, Known};
+use super::connection::{self, Known, Unfinished};
 use super::loads::OwnLoad;
 use super::output::Spare;
 use super::shards::{Shards, Taken};
@@ -38,6 +38,7 @@ pub(crate) struct Shard {
     pub(super) spare_places: Spare,
     /// Boxes for the calls that are carried out.
     pub(super) call_boxes: FutureBoxes,
+    pub(super) call_tasks: Rc<Tasks<Unfinished>>,
     /// The same for what a COMPOUND needs besides.
     pub(super) compound_boxes: FutureBoxes,
     client_hasher: RandomState,
@@ -210,15 +211,7 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
         }
         EngineKind::Threads => service.vfs.thread_engine(),
     };
-    let driver = engine.clone();
-    tokio::task::spawn_local(async move {
-        if let Err(error) = driver.drive().await {
-            // Calls in flight on it will never end; a server that hangs is worse than one that is
-            // started again.
-            tracing::error!(%error, "the I/O engine failed; the server ends");
-            std::process::abort();
-        }
-    });
+    tokio::task::spawn_local(drive(engine.clone()));
     tokio::task::spawn_local(nfs_io::wake_ups::gather());
     let places = turns::places(memory_bytes, shards.loads().len());
     let turns = Rc::new(ShardTurns::new(places));
@@ -230,6 +223,7 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
         turns: Rc::clone(&turns),
         spare_places: Spare::default(),
         call_boxes: FutureBoxes::new(limits::CALL_BOXES_SPARE_PER_SHARD),
+        call_tasks: Tasks::new(limits::CALL_TASKS_SPARE_PER_SHARD),
         compound_boxes: FutureBoxes::new(limits::COMPOUND_BOXES_SPARE_PER_SHARD),
         client_hasher,
         clients,
@@ -260,6 +254,15 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
         tracing::warn!("calls that did not end within {patience:?} were given up");
     }
     Ok(())
+}
+
+async fn drive(engine: Engine) {
+    if let Err(error) = engine.drive().await {
+        // Calls in flight on it will never end; a server that hangs is worse than one that is
+        // started again.
+        tracing::error!(%error, "the I/O engine failed; the server ends");
+        std::process::abort();
+    }
 }
 
 fn begin(shard: &Rc<Shard>, accepted: Accepted, open: &Rc<Open>) {
