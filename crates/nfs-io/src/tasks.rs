@@ -37,7 +37,7 @@ impl<W: 'static> Tasks<W> {
     /// same `run`, as a task goes on with the one that it began with.
     ///
     /// # Panics
-    /// Outside of a [`LocalSet`](tokio::task::LocalSet).
+    /// Where it is called outside of a [`LocalSet`](tokio::task::LocalSet), whose tasks these are.
     pub fn begin<F>(self: &Rc<Self>, work: W, run: fn(W) -> F)
     where
         F: Future<Output = ()> + 'static,

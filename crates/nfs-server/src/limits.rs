@@ -155,12 +155,12 @@ pub const CALL_IN_PROGRESS_BYTES_MAX: usize = 4608;
 /// Boxes of that size that each shard keeps for calls to come, 144 KiB at most. A call that is over when it was looked at
 /// once needs one alone; as many as this may wait together.
 pub const CALL_BOXES_SPARE_PER_SHARD: usize = 32;
-/// Tasks that each shard keeps for calls to come that have to wait, some 20 KiB at most.
-pub const CALL_TASKS_SPARE_PER_SHARD: usize = 32;
 /// The same of a COMPOUND, besides.
 pub const COMPOUND_IN_PROGRESS_BYTES_MAX: usize = 6656;
 /// Boxes of that size that each shard keeps for COMPOUNDs to come, 104 KiB at most.
 pub const COMPOUND_BOXES_SPARE_PER_SHARD: usize = 16;
+/// Tasks that each shard keeps for calls to come that have to wait, some 20 KiB at most.
+pub const CALL_TASKS_SPARE_PER_SHARD: usize = 32;
 /// Bytes that the reply to a COMPOUND has room for when it begins: a GETATTR's with its SEQUENCE, mostly.
 pub const COMPOUND_REPLY_BYTES_AT_FIRST: usize = 384;
 /// Bytes that the result of one operation has room for when the first begins: all attributes that Linux asks for.

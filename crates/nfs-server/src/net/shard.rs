@@ -38,9 +38,10 @@ pub(crate) struct Shard {
     pub(super) spare_places: Spare,
     /// Boxes for the calls that are carried out.
     pub(super) call_boxes: FutureBoxes,
-    pub(super) call_tasks: Rc<Tasks<Unfinished>>,
     /// The same for what a COMPOUND needs besides.
     pub(super) compound_boxes: FutureBoxes,
+    /// Tasks for the calls that have to wait.
+    pub(super) call_tasks: Rc<Tasks<Unfinished>>,
     client_hasher: RandomState,
     pub(super) clients: Arc<Clients>,
     pub(super) load: OwnLoad,
@@ -223,8 +224,8 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
         turns: Rc::clone(&turns),
         spare_places: Spare::default(),
         call_boxes: FutureBoxes::new(limits::CALL_BOXES_SPARE_PER_SHARD),
-        call_tasks: Tasks::new(limits::CALL_TASKS_SPARE_PER_SHARD),
         compound_boxes: FutureBoxes::new(limits::COMPOUND_BOXES_SPARE_PER_SHARD),
+        call_tasks: Tasks::new(limits::CALL_TASKS_SPARE_PER_SHARD),
         client_hasher,
         clients,
         load: OwnLoad::new(shards, number),
@@ -256,6 +257,7 @@ async fn serve(start: ShardStart) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Does the work of a shard's engine for as long as its event loop runs.
 async fn drive(engine: Engine) {
     if let Err(error) = engine.drive().await {
         // Calls in flight on it will never end; a server that hangs is worse than one that is
